@@ -1,6 +1,6 @@
-"""Client of a Giveway cluster: submit jobs, wait for them, read their results.
+"""Giveway from Python: a client of clusters, and the simulator.
 
-    import giveway
+Submit jobs, wait for them, read their results, with the standard library alone::
 
     cluster = giveway.connect()
     job = cluster.submit("wordcount", input="books/*.txt", output="counts")
@@ -8,12 +8,46 @@
     for word, count in job.rows():
         ...
 
-Only the standard library is needed. ``Job.frame`` uses pandas or polars if one of them is installed.
+Simulate policies on workloads, traces and event logs, in code that is compiled when the package is installed where there is Rust::
+
+    result = giveway.simulate("fcs-map-heavy", ["fair", "giveway"], runs=3)
+    result.jobs.frame()
 """
 
 from .client import Cluster, Job, connect
 from . import results
-from .errors import ApiError, GivewayError, JobFailed
+from .errors import ApiError, GivewayError, InvalidInput, JobFailed
 from .functions import SourceError
+from .simulation import (
+    NoSimulator,
+    Order,
+    Result,
+    Table,
+    policies,
+    policy,
+    read_attempts,
+    read_jobs,
+    simulate,
+    workloads,
+)
 
-__all__ = ["ApiError", "Cluster", "GivewayError", "Job", "JobFailed", "SourceError", "connect"]
+__all__ = [
+    "ApiError",
+    "Cluster",
+    "GivewayError",
+    "InvalidInput",
+    "Job",
+    "JobFailed",
+    "NoSimulator",
+    "Order",
+    "Result",
+    "SourceError",
+    "Table",
+    "connect",
+    "policies",
+    "policy",
+    "read_attempts",
+    "read_jobs",
+    "simulate",
+    "workloads",
+]

@@ -62,7 +62,7 @@ class _UnixHandler(urllib.request.HTTPHandler):
         def connection(host: str, **options: Any) -> _UnixConnection:
             return _UnixConnection(self._path, options["timeout"])
 
-        response: http.client.HTTPResponse = self.do_open(connection, request)  # type: ignore[arg-type, assignment]
+        response: http.client.HTTPResponse = self.do_open(connection, request)
         return response
 
 

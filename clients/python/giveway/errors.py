@@ -1,4 +1,4 @@
-"""Errors of the client."""
+"""Errors of this package."""
 
 
 class GivewayError(Exception):
@@ -22,3 +22,7 @@ class JobFailed(GivewayError):
         self.job = job
         self.state = state
         self.failures = failures
+
+
+class InvalidInput(GivewayError, ValueError):
+    """A policy, workload, cluster or file that cannot be used. The message says why, and what to do."""

@@ -34,11 +34,15 @@ def frame(output: str, columns: Optional[Sequence[str]] = None, encoding: str = 
     names = list(columns) if columns is not None else [f"column_{number}" for number in range(width)]
     if len(names) < width:
         raise GivewayError(f"the rows have {width} columns, and {len(names)} names are given")
-    data = {name: [row[at] if at < len(row) else None for row in found] for at, name in enumerate(names)}
+    return data_frame({name: [row[at] if at < len(row) else None for row in found] for at, name in enumerate(names)})
+
+
+def data_frame(columns: "dict[str, list[Any]]") -> Any:
+    """A DataFrame of pandas, or of polars if pandas is not installed."""
     for library in ("pandas", "polars"):
         try:
             module: Any = importlib.import_module(library)
         except ImportError:
             continue
-        return module.DataFrame(data)
-    raise GivewayError("a DataFrame needs pandas or polars; install one of them, or use rows()")
+        return module.DataFrame(columns)
+    raise GivewayError("a DataFrame needs pandas or polars; install one of them")

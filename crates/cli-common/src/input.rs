@@ -3,6 +3,7 @@
 use crate::traces;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use giveway_core::event_log::is_event_log;
+use giveway_core::policy::orders::CustomOrder;
 use giveway_core::policy::{Placement, catalog};
 use giveway_core::{Kind, Policy, Setup, Tenants};
 use giveway_engine::{Access, coordinator};
@@ -68,9 +69,14 @@ fn policy_or(name: &str, others: &str) -> Result<Policy> {
     if !looks_like_file(name) {
         return Err(unknown_policy(name, others));
     }
-    let text = read(name)?;
-    let policy: Policy = toml::from_str(&text).map_err(|error| toml_error(name, &text, &error))?;
-    check_placement(&text).map_err(|problem| anyhow!("{name}: {problem}"))?;
+    policy_from_toml(&read(name)?, name, &[])
+}
+
+/// Parses the text of a policy file. `name` is the file's, for messages. The policy may use these orders beside those that the program registered.
+pub fn policy_from_toml(text: &str, name: &str, orders: &[CustomOrder]) -> Result<Policy> {
+    let mut policy: Policy = toml::from_str(text).map_err(|error| toml_error(name, text, &error))?;
+    orders.iter().for_each(|order| policy.set_custom_order(order));
+    check_placement(text).map_err(|problem| anyhow!("{name}: {problem}"))?;
     Setup::new(policy.clone()).check().map_err(|error| anyhow!("{name}: {error}"))?;
     Ok(policy)
 }
@@ -151,17 +157,16 @@ impl Recorded {
     }
 }
 
-/// Resolves an event log, a trace of another system, or a workload of which nothing is recorded. Without `cluster_name`, each uses its own
-/// cluster, a trace one that is made for it; a workload file requires one. What is odd in a trace is printed to standard error.
-pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>, seed: u64) -> Result<Recorded> {
+/// Resolves an event log, a trace of another system, or a workload of which nothing is recorded. Unless a cluster is given, each uses its own, a
+/// trace one that is made for it; a workload file requires one. What is odd in a trace is printed to standard error.
+pub fn recorded_run(name: &str, given: Option<&Cluster>, model: Option<&Path>, seed: u64) -> Result<Recorded> {
     let is_record = looks_like_file(name) && !name.ends_with(".toml");
-    let given = || cluster_name.map(cluster).transpose();
     let is_event_log = is_record && has_event_log(name)?;
     if is_record
         && !is_event_log
-        && let Some(trace) = traces::recorded_run(Path::new(name), given()?, model)?
+        && let Some(trace) = traces::recorded_run(Path::new(name), given.cloned(), model)?
     {
-        let has_made_cluster = cluster_name.is_none();
+        let has_made_cluster = given.is_none();
         return Ok(Recorded { oddities: trace.oddities, has_made_cluster, ..Recorded::new(trace.run) });
     }
     ensure!(model.is_none(), "--trace-model applies to traces of other systems only, and {name} is none; leave it out");
@@ -169,15 +174,15 @@ pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>
         let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
         let mut run = workload::from_event_log(&event_log_bytes(name)?, &file_name)
             .with_context(|| format!("cannot use {name} as a workload"))?;
-        run.cluster = given()?.unwrap_or(run.cluster);
-        return Ok(Recorded { has_other_cluster: cluster_name.is_some(), ..Recorded::new(run) });
+        run.cluster = given.cloned().unwrap_or(run.cluster);
+        return Ok(Recorded { has_other_cluster: given.is_some(), ..Recorded::new(run) });
     }
     let (workload, cluster) = if looks_like_file(name) {
-        own_workload(name, cluster_name, seed)?
+        own_workload(name, given, seed)?
     } else {
         let workload = workload::by_name(name, seed).map_err(|error| did_you_mean(error, name, workload::names()))?;
         let own_cluster = workload::default_cluster_for(name).context("built-in workload without a cluster")?;
-        (workload, cluster(cluster_name.unwrap_or(own_cluster))?)
+        (workload, given.cloned().map_or_else(|| cluster(own_cluster), Ok)?)
     };
     let run = RecordedRun { workload, cluster, policy: None, jobs: Vec::new(), left_out: Vec::new() };
     Ok(Recorded { is_drawn: true, ..Recorded::new(run) })
@@ -195,7 +200,7 @@ fn has_event_log(name: &str) -> Result<bool> {
     Ok(is_event_log(&head) || coordinator::is_journal(&head))
 }
 
-fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
+fn own_workload(name: &str, cluster: Option<&Cluster>, seed: u64) -> Result<(Workload, Cluster)> {
     // Read first, so that a missing workload is reported before a missing cluster.
     let bytes = fs::read(name).with_context(|| format!("cannot read {name}; check the path"))?;
     let is_toml = || std::str::from_utf8(&bytes).is_ok_and(|text| toml::from_str::<toml::Table>(text).is_ok());
@@ -205,10 +210,9 @@ fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Wo
         "{name}: unknown format; use a TOML workload (docs/files.md), an event log, or a trace of another system (docs/traces.md)"
     );
     let text = String::from_utf8(bytes).with_context(|| format!("{name}: neither an event log nor UTF-8 text"))?;
-    let cluster_name = cluster_name
-        .context("missing --cluster: a workload file has no cluster of its own; add --cluster NAME|FILE")?;
-    let cluster = cluster(cluster_name)?;
-    Ok((Workload::from_toml(&text, name, &cluster, seed)?, cluster))
+    let cluster =
+        cluster.context("missing --cluster: a workload file has no cluster of its own; add --cluster NAME|FILE")?;
+    Ok((Workload::from_toml(&text, name, cluster, seed)?, cluster.clone()))
 }
 
 /// Resolves a cluster by name or file; the name of a built-in workload selects its cluster.

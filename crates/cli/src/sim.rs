@@ -46,8 +46,8 @@ struct RunResult {
 /// Runs the command.
 pub fn run(args: &Sim) -> Result<()> {
     let policies = input::policies(&args.policy)?;
-    let recorded_run =
-        |seed| input::recorded_run(&args.workload, args.cluster.as_deref(), args.trace_model.as_deref(), seed);
+    let given = args.cluster.as_deref().map(input::cluster).transpose()?;
+    let recorded_run = |seed| input::recorded_run(&args.workload, given.as_ref(), args.trace_model.as_deref(), seed);
     let first = recorded_run(args.seed)?;
     let mut trials = Vec::new();
     for seed in (0..u64::from(args.runs)).map(|run| args.seed.wrapping_add(run)) {

@@ -54,7 +54,8 @@ pub struct Size {
 /// Runs the command.
 pub fn run(args: &Size) -> Result<()> {
     let policies = input::policies(&args.policy)?;
-    let recorded = input::recorded_run(&args.source, args.cluster.as_deref(), args.trace_model.as_deref(), args.seed)?;
+    let given = args.cluster.as_deref().map(input::cluster).transpose()?;
+    let recorded = input::recorded_run(&args.source, given.as_ref(), args.trace_model.as_deref(), args.seed)?;
     let (workload, cluster) = (recorded.run.workload, recorded.run.cluster);
     files::check_writable(args.json.as_deref())?;
     let sizes = policies

@@ -60,11 +60,22 @@ impl Comparison {
 
     /// Runs the comparison under a policy, with an additional observer.
     pub fn run(&self, policy: &Policy, observer: &mut impl Observer) -> Result<PolicyResult, SetupError> {
+        self.run_while(policy, observer, || true)
+    }
+
+    /// The same, but ends between two events when `goes_on` is false. Then the jobs that have not ended count as unfinished.
+    pub fn run_while(
+        &self,
+        policy: &Policy,
+        observer: &mut impl Observer,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<PolicyResult, SetupError> {
         let mut simulation = Simulation::new(&self.cluster, &self.workload, policy.clone(), self.seed)?;
         let groups = Grouping::listed(self.workload.groups.clone(), self.groups());
         let metrics = Metrics::new(&self.workload.tenants, groups, self.isolated_s.clone());
         let mut observers = (metrics, observer);
-        let stats = simulation.run(&mut observers);
+        while goes_on() && simulation.step(&mut observers) {}
+        let stats = simulation.stats();
         let (metrics, _) = observers;
         let summary = metrics.summary(&policy.name, self.seed, self.lower_bound_of(metrics.jobs()));
         Ok(PolicyResult { summary, jobs: metrics.jobs().to_vec(), stats })

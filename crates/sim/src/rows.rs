@@ -3,7 +3,7 @@
 
 use crate::Observer;
 use crate::metrics::JobMetrics;
-use crate::workload::Workload;
+use crate::workload::{RecordedRun, Workload};
 use giveway_core::{Action, Change, End, Event, Kind, Lifecycle, Locality, RunningAttempt, Start, Time, Work};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
@@ -142,6 +142,50 @@ impl Words {
         let new: Arc<str> = word.into();
         self.0.insert(Arc::clone(&new));
         new
+    }
+}
+
+columns! {
+    /// The jobs of a workload before any run.
+    PlanRows {
+        job: Integer(i64),
+        name: Text(Arc<str>),
+        user: Text(Arc<str>),
+        pool: Text(Arc<str>),
+        group: Text(Arc<str>),
+        submit_s: Real(f64),
+        maps: Integer(i64),
+        reduces: Integer(i64),
+        map_input_bytes: Integer(i64),
+        map_output_bytes: Integer(i64),
+        map_s: Real(f64),
+        reduce_s: Real(f64),
+        recorded_completion_s: Real(f64),
+    }
+}
+
+impl PlanRows {
+    /// The jobs of a record or of a workload.
+    pub fn of(run: &RecordedRun) -> PlanRows {
+        let mut rows = PlanRows::default();
+        let mut words = Words::default();
+        for (at, plan) in run.workload.jobs.iter().enumerate() {
+            rows.job.push(i64::from(plan.id.0));
+            rows.name.push(words.get(&plan.name));
+            rows.user.push(words.get(&plan.user));
+            rows.pool.push(words.get(&plan.pool));
+            rows.group.push(words.get(run.workload.groups.get(usize::from(plan.group)).map_or("", String::as_str)));
+            rows.submit_s.push(plan.submit.as_secs_f64());
+            rows.maps.push(i64::from(plan.maps));
+            rows.reduces.push(i64::from(plan.reduces));
+            rows.map_input_bytes.push(plan.map_bytes as i64);
+            rows.map_output_bytes.push(plan.map_output_bytes as i64);
+            rows.map_s.push(plan.compute(Kind::Map).as_secs_f64());
+            rows.reduce_s.push(plan.compute(Kind::Reduce).as_secs_f64());
+            let recorded = run.jobs.get(at).and_then(|job| job.completion_s);
+            rows.recorded_completion_s.push(recorded.unwrap_or(f64::NAN));
+        }
+        rows
     }
 }
 

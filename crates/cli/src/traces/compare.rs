@@ -27,10 +27,11 @@ pub fn run(args: &Compare) -> Result<()> {
         .position(|policy| policy.name == args.baseline)
         .with_context(|| format!("--baseline {} is not among the policies; add it to --policy", args.baseline))?;
     files::check_writable(args.report.as_deref())?;
+    let given = args.cluster.as_deref().map(input::cluster).transpose()?;
     let mut traces = Vec::new();
     for path in &args.traces {
         let name = path.display().to_string();
-        let recorded = input::recorded_run(&name, args.cluster.as_deref(), args.trace_model.as_deref(), args.seed)?;
+        let recorded = input::recorded_run(&name, given.as_ref(), args.trace_model.as_deref(), args.seed)?;
         traces.push(recorded.run);
     }
     let comparisons: Vec<Comparison> =

@@ -86,7 +86,8 @@ struct Changes {
 /// Runs the command.
 pub fn run(args: &WhatIf) -> Result<()> {
     let policies = input::policies(&args.policy)?;
-    let recorded = input::recorded_run(&args.source, args.cluster.as_deref(), args.trace_model.as_deref(), args.seed)?;
+    let given = args.cluster.as_deref().map(input::cluster).transpose()?;
+    let recorded = input::recorded_run(&args.source, given.as_ref(), args.trace_model.as_deref(), args.seed)?;
     let (mut run, mut oddities) = (recorded.run, recorded.oddities);
     if recorded.has_made_cluster {
         oddities.push(

@@ -1,6 +1,6 @@
 //! A policy as data. `giveway policies show NAME` prints it as TOML; the same TOML, edited, is a policy.
 
-use super::orders::{Order, Rank};
+use super::orders::{CustomOrder, Order, Rank};
 use super::{
     Failures, GroupOrder, JobOrder, Matching, MaxLag, Needs, Placement, PreemptAction, Preemption, Recovery, Share,
     Speculation, View,
@@ -120,6 +120,15 @@ impl Policy {
         match kind {
             Kind::Map => &self.map,
             Kind::Reduce => &self.reduce,
+        }
+    }
+
+    /// Puts an order that is not registered in place of the unknown ones of its name.
+    pub fn set_custom_order(&mut self, order: &CustomOrder) {
+        for slots in [&mut self.map, &mut self.reduce] {
+            if matches!(&slots.order, JobOrder::Custom(unknown) if unknown.name() == order.name()) {
+                slots.order = JobOrder::Custom(order.clone());
+            }
         }
     }
 

@@ -102,6 +102,11 @@ impl CustomOrder {
         CustomOrder { name: name.into(), version: version.into(), value: Some(Arc::new(value)) }
     }
 
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     fn value_of(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> f64 {
         // A policy with an unknown order is refused by its check.
         self.value.as_ref().map_or(0.0, |order| order.value(view, job, kind, extra))
