@@ -8,7 +8,7 @@ use crate::traces;
 use crate::what_if;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
-use giveway_lab::args::{Bench, Compare, Demo, Reproduce};
+use giveway_lab::args::{Bench, Compare, Demo, Reproduce, Sweep};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -82,6 +82,8 @@ pub enum Command {
     View(View),
     /// Compare a policy, by default giveway, with all others on many workloads, and giveway with variants of itself that each lack one part.
     Compare(Compare),
+    /// Simulate policies, variants of them and seeds on workloads, with the statistics of the differences.
+    Sweep(Sweep),
     /// Repeat the experiments of the four papers and compare the results with the published ones.
     Reproduce(Reproduce),
     /// Run the sidecar that orders the applications of a Hadoop YARN cluster.

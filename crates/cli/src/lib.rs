@@ -24,7 +24,7 @@ mod yarn;
 use clap::Parser;
 use giveway_cli_common::{files, input, progress, report, rows, signals, table, text_table};
 use giveway_engine::{program, worker};
-use giveway_lab::{bench, cluster_folder, compare, demo, reproduce};
+use giveway_lab::{bench, cluster_folder, compare, demo, reproduce, sweep};
 use giveway_mapreduce::apps::Apps;
 use std::io::Write;
 use std::process::ExitCode;
@@ -64,6 +64,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Demo(demo) => demo::run(&demo, &apps),
         args::Command::Sim(sim) => sim::run(&sim),
         args::Command::Compare(compare) => compare::run(&compare),
+        args::Command::Sweep(sweep) => sweep::run(&sweep),
         args::Command::Up(up) => cluster::up(&up, &apps),
         args::Command::Down(cluster) => cluster::down(&cluster),
         args::Command::Reload(cluster) => cluster::reload(&cluster),

@@ -204,6 +204,43 @@ fn the_jobs_of_all_runs_are_written_as_a_table() {
 }
 
 #[test]
+fn a_sweep_goes_on_where_it_was_interrupted() {
+    let folder = folder();
+    let plan = "workloads = [\"fcs-figure3\"]\npolicies = [\"fair\", \"giveway\"]\nseeds = 6\n[[vary]]\npolicy = \"giveway\"\nmap.preempt = [[]]\n";
+    file(&folder, "sweep.toml", plan);
+    let sweep = || {
+        let output = giveway(folder.path(), &["sweep", "sweep.toml", "--out", "results"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let read = |name: &str| fs::read_to_string(folder.path().join("results").join(name)).expect("no file");
+    let (printed, _) = sweep();
+    assert!(printed.contains("giveway map.preempt=[]"), "{printed}");
+    let (finished, table) = (read("runs.jsonl"), read("runs.csv"));
+    assert_eq!((finished.lines().count(), table.lines().count()), (18, 19));
+    assert!(read("report.html").contains("permutation test"));
+    // What a sweep leaves that is killed while it writes its tenth run.
+    let tenth: usize = finished.split_inclusive('\n').take(9).map(str::len).sum();
+    fs::write(folder.path().join("results/runs.jsonl"), &finished[..tenth + 20]).expect("cannot cut the file");
+    let (again, told) = sweep();
+    assert!(told.contains("9 of 18 runs are in results already"), "{told}");
+    assert_eq!((again, read("runs.csv")), (printed, table));
+    // The changes are those of the rows.
+    let rows: Vec<Vec<String>> =
+        read("runs.csv").lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect();
+    let of = |policy: &'static str| {
+        rows.iter().filter(move |row| row[1] == policy).map(|row| row[3].parse::<f64>().expect("not a number"))
+    };
+    let logs: f64 = of("giveway").zip(of("fair")).map(|(ours, theirs)| (ours / theirs).ln()).sum();
+    let change: f64 =
+        read("changes.csv").lines().nth(1).and_then(|line| line.split(',').nth(3)?.parse().ok()).expect("no change");
+    assert!((change - (logs / 6.0).exp_m1()).abs() < 1e-9, "{change}");
+    file(&folder, "results/runs.jsonl", "no run\n");
+    let refused = giveway(folder.path(), &["sweep", "sweep.toml", "--out", "results"]);
+    assert!(text(&refused.stderr).contains("runs.jsonl:1: no run of a sweep"), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn every_listed_policy_can_be_shown() {
     let folder = folder();
     let listed = text(&giveway(folder.path(), &["policies"]).stdout);

@@ -73,6 +73,32 @@ pub struct Compare {
     pub json: Option<PathBuf>,
 }
 
+/// `giveway sweep`
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+The file is TOML: `workloads` and `policies` (names or files), `seeds` (10), `first_seed` (1), `cluster` (each workload's own) and `baseline` (the first policy). Each [[vary]] adds variants of a policy: every combination of the values of its settings.
+
+  workloads = [\"synthetic\", \"fcs-map-heavy\"]
+  policies = [\"fair\", \"giveway\", \"mine.toml\"]
+  seeds = 20
+
+  [[vary]]
+  policy = \"giveway\"
+  \"max_lag.of_work\" = [0.2, 0.35, 0.5]
+
+DIR gets runs.jsonl (finished runs: an interrupted sweep continues from it, and a changed one reuses what is the same), runs.csv (a row for each run), changes.csv (differences from the baseline) and report.html.
+
+EXAMPLES
+  giveway sweep sweep.toml --out results")]
+pub struct Sweep {
+    /// What to run.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Directory for the results, created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
 /// The papers that `giveway reproduce` knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum WhichPaper {

@@ -1,8 +1,8 @@
 //! Claims of a paper, and the rules by which our figures judge them.
 
-use super::estimate::{Estimate, Unit};
 use super::experiment::Runs;
 use super::quantity::Quantity;
+use crate::estimate::{Estimate, Unit};
 use serde::{Deserialize, Serialize};
 
 /// Result of comparing a claim with our figure.

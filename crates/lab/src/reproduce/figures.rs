@@ -1,7 +1,7 @@
 //! Renders figures as self-contained SVG files: each includes its style, follows the reader's light or dark setting and loads nothing.
 
-use super::estimate::{Estimate, Unit};
 use super::study::{Figure, Measure, PaperValue, Plot, SlotsOverTime};
+use crate::estimate::{Estimate, Unit};
 use crate::report::plots::{Axis, StepPath, ecdf, label};
 use crate::report::text::{self, escape};
 use crate::report::{Frame, group_colours, stroke};

@@ -3,14 +3,13 @@
 //! * `papers/`: one file per paper. It lists every claim of the paper, the experiments that answer them, tables and figures.
 //! * `paper.rs` reads such a file; `quantity.rs` names figures of the runs; `claims.rs` judges claims by them.
 //! * `experiment.rs` runs cases; `observation.rs` and `recovery.rs` record what a run's summary does not contain.
-//! * `variants.rs` derives policies from those of the catalogue by changing settings; `changes.rs` changes clusters and workloads.
-//! * `estimate.rs` averages figures over seeds; `study.rs` holds the results of one paper; `figures.rs` renders its figures and `report_pages.rs`
+//! * `changes.rs` changes clusters and workloads.
+//! * `study.rs` holds the results of one paper; `figures.rs` renders its figures and `report_pages.rs`
 //!   its pages.
 //! * `forecast/` runs experiments on the engine and compares the jobs' completion times with the simulator's forecast.
 
 mod changes;
 mod claims;
-mod estimate;
 mod experiment;
 mod figures;
 mod forecast;
@@ -20,7 +19,6 @@ mod quantity;
 mod recovery;
 mod report_pages;
 mod study;
-mod variants;
 
 use crate::args::{Reproduce, WhichPaper};
 use crate::{files, progress};

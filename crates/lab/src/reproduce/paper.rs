@@ -10,7 +10,7 @@ use super::experiment::Case;
 use super::observation::ObservationOptions;
 use super::quantity::Quantity;
 use super::study::{FigureDef, TableDef};
-use super::variants::variant;
+use crate::variants::variant;
 use anyhow::{Context, Result};
 use giveway_core::Policy;
 use giveway_core::policy::catalog;

@@ -1,7 +1,7 @@
 //! A quantity of the runs, named by data: a figure of a case under a policy, or how it changes from another policy or case.
 
-use super::estimate::Estimate;
 use super::experiment::{Run, Runs};
+use crate::estimate::Estimate;
 use serde::Deserialize;
 
 /// Where to find a figure. What is absent is taken from the entry around it (see [`Quantity::or`]); an empty text takes nothing.

@@ -1,10 +1,10 @@
 //! The results of reproducing one paper: judged claims, tables and figures, made of the runs as the paper's file says.
 
 use super::claims::Claim;
-use super::estimate::{Estimate, Unit};
 use super::experiment::{Run, Runs};
 use super::paper::Paper;
 use super::quantity::Quantity;
+use crate::estimate::{Estimate, Unit};
 use crate::report::Chart;
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,10 @@
 //! The engine's runs beside their forecasts, as tables, figures and a page.
 
-use super::super::estimate::{Estimate, Unit};
 use super::super::figures::{SvgFigure, render};
 use super::super::study::{Figure, Measure, Plot};
 use super::FORECAST_RUNS;
 use super::experiments::{CHRONOS, CLUSTER, CONTENTION, HSRTF, RECORDS_PER_S};
+use crate::estimate::{Estimate, Unit};
 use crate::text_table::TextTable;
 use giveway_sim::metrics::Summary;
 use serde::Serialize;
