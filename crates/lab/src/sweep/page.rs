@@ -3,19 +3,19 @@
 use super::plan::Plan;
 use super::statistics::{Change, number};
 use super::store::Results;
-use crate::report::text::escape;
+use crate::report::text::{escape, percent, times};
 use crate::report::{document, plots, scrolled};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The metrics in the tables, with their headings.
-const SHOWN: [(&str, &str); 6] = [
-    ("mean_completion_s", "mean (s)"),
-    ("p99_completion_s", "p99 (s)"),
-    ("mean_slowdown", "slowdown"),
-    ("max_slowdown", "max slowdown"),
-    ("lost_work_s", "lost work (slot s)"),
-    ("utilisation", "slot use (0-1)"),
+/// The metrics in the tables, with their headings and number formats.
+const SHOWN: [(&str, &str, fn(f64) -> String); 6] = [
+    ("mean_completion_s", "mean (s)", number),
+    ("p99_completion_s", "p99 (s)", number),
+    ("mean_slowdown", "slowdown", times),
+    ("max_slowdown", "max slowdown", times),
+    ("lost_work_s", "lost work (slot s)", number),
+    ("utilisation", "slot use", percent),
 ];
 
 const WIDTH: f64 = 760.0;
@@ -29,7 +29,7 @@ pub fn html(plan: &Plan, results: &Results, changes: &[Change], file: &Path) -> 
         ("Runs".to_owned(), plan.runs().len().to_string()),
         ("Seeds".to_owned(), format!("{seeds}, from {}", plan.seeds[0])),
         ("Baseline".to_owned(), plan.baseline_name().to_owned()),
-        ("Command".to_owned(), format!("giveway sweep {}", file.display())),
+        ("Command".to_owned(), format!("giveway sweep {} --out DIR", file.display())),
     ];
     let mut content = format!(
         "<p>Change of the mean completion time against {}, over pairs of runs with the same seed: geometric mean and 95 % bootstrap interval. \
@@ -47,11 +47,16 @@ pub fn html(plan: &Plan, results: &Results, changes: &[Change], file: &Path) -> 
 }
 
 fn table(plan: &Plan, results: &Results, workload: usize, changes: &[&Change]) -> String {
-    let mut columns: Vec<&str> = SHOWN.iter().map(|(_, heading)| *heading).collect();
+    let mut columns: Vec<&str> = SHOWN.iter().map(|(_, heading, _)| *heading).collect();
     columns.extend(["change", "p"]);
     let rows = plan.policies.iter().enumerate().map(|(policy, settings)| {
-        let mut cells: Vec<String> =
-            SHOWN.iter().map(|(metric, _)| number(results.mean(workload, policy, metric))).collect();
+        let mut cells: Vec<String> = SHOWN
+            .iter()
+            .map(|(metric, _, format)| match results.mean(workload, policy, metric) {
+                mean if mean.is_nan() => "-".into(),
+                mean => format(mean),
+            })
+            .collect();
         match changes.iter().find(|change| change.policy == policy) {
             Some(change) => cells.extend([change.percent(), change.p_text()]),
             None => cells.extend(["baseline".into(), String::new()]),
@@ -86,12 +91,11 @@ fn drawing(plan: &Plan, workload: usize, changes: &[&Change]) -> String {
              <circle cx=\"{at:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"currentColor\"/>"
         );
     }
-    let percent = |value: f64| format!("{:+.0} %", value * 100.0);
-    for value in [low, 0.0, high] {
-        // Numbers that would overlap with the zero are left out.
-        if value == 0.0 || (x(value) - zero).abs() > 50.0 {
-            body.push_str(&plots::label(x(value), height - 4.0, "middle", &percent(value)));
-        }
+    let mut tick = |value: f64, text: &str| body.push_str(&plots::label(x(value), height - 4.0, "middle", text));
+    tick(0.0, "0 %");
+    // Numbers that would overlap with the zero are left out.
+    for value in [low, high].into_iter().filter(|&value| (x(value) - zero).abs() > 50.0) {
+        tick(value, &format!("{:+.0} %", value * 100.0));
     }
     let title = format!("Change of the mean completion time on {}", plan.workloads[workload]);
     let description = known()
