@@ -8,8 +8,10 @@ use crate::report::{document, plots, scrolled};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The metrics in the tables, with their headings and number formats.
-const SHOWN: [(&str, &str, fn(f64) -> String); 6] = [
+/// A metric in the tables, with its heading and number format.
+type Shown = (&'static str, &'static str, fn(f64) -> String);
+
+const SHOWN: [Shown; 6] = [
     ("mean_completion_s", "mean (s)", number),
     ("p99_completion_s", "p99 (s)", number),
     ("mean_slowdown", "slowdown", times),
