@@ -1,7 +1,7 @@
 //! Tables by Arrow's C interface, which pandas, Polars and pyarrow read without copies.
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use giveway_sim::rows::{self, Values};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
@@ -26,7 +26,7 @@ impl Table {
             match values {
                 Values::Text(values) => (DataType::Utf8, Arc::new(StringArray::from_iter_values(values))),
                 Values::Integer(values) => {
-                    (DataType::Int64, Arc::new(Int64Array::from_iter_values(values.iter().copied())))
+                    (DataType::UInt64, Arc::new(UInt64Array::from_iter_values(values.iter().copied())))
                 }
                 Values::Real(values) => {
                     let present = |value: &f64| Some(*value).filter(|value| !value.is_nan());

@@ -30,7 +30,7 @@ pub enum Values {
     /// Words of which many are equal.
     Text(Vec<Arc<str>>),
     /// Numbers and counts.
-    Integer(Vec<i64>),
+    Integer(Vec<u64>),
     /// Times and ratios; NaN where there is none.
     Real(Vec<f64>),
 }
@@ -81,22 +81,22 @@ columns! {
     /// The jobs of runs that succeeded, in the order of their submission.
     JobRows {
         policy: Text(Arc<str>),
-        seed: Integer(i64),
-        job: Integer(i64),
+        seed: Integer(u64),
+        job: Integer(u64),
         name: Text(Arc<str>),
         user: Text(Arc<str>),
         pool: Text(Arc<str>),
         group: Text(Arc<str>),
-        maps: Integer(i64),
-        reduces: Integer(i64),
+        maps: Integer(u64),
+        reduces: Integer(u64),
         submit_s: Real(f64),
         wait_s: Real(f64),
         execution_s: Real(f64),
         completion_s: Real(f64),
         slowdown: Real(f64),
-        pauses: Integer(i64),
-        kills: Integer(i64),
-        early_ends: Integer(i64),
+        pauses: Integer(u64),
+        kills: Integer(u64),
+        early_ends: Integer(u64),
     }
 }
 
@@ -110,22 +110,22 @@ impl JobRows {
         for job in jobs {
             let plan = &workload.jobs[job.job.0 as usize];
             self.policy.push(Arc::clone(&policy));
-            self.seed.push(seed as i64);
-            self.job.push(i64::from(job.job.0));
+            self.seed.push(seed);
+            self.job.push(u64::from(job.job.0));
             self.name.push(words.get(&plan.name));
             self.user.push(words.get(&plan.user));
             self.pool.push(words.get(&plan.pool));
             self.group.push(words.get(workload.groups.get(usize::from(job.group)).map_or("", String::as_str)));
-            self.maps.push(i64::from(plan.maps));
-            self.reduces.push(i64::from(plan.reduces));
+            self.maps.push(u64::from(plan.maps));
+            self.reduces.push(u64::from(plan.reduces));
             self.submit_s.push(job.submit_s);
             self.wait_s.push(job.wait_s);
             self.execution_s.push(job.execution_s);
             self.completion_s.push(job.completion_s);
             self.slowdown.push(job.slowdown.unwrap_or(f64::NAN));
-            self.pauses.push(i64::from(job.pauses));
-            self.kills.push(i64::from(job.kills));
-            self.early_ends.push(i64::from(job.early_ends));
+            self.pauses.push(u64::from(job.pauses));
+            self.kills.push(u64::from(job.kills));
+            self.early_ends.push(u64::from(job.early_ends));
         }
     }
 }
@@ -148,16 +148,16 @@ impl Words {
 columns! {
     /// The jobs of a workload before any run.
     PlanRows {
-        job: Integer(i64),
+        job: Integer(u64),
         name: Text(Arc<str>),
         user: Text(Arc<str>),
         pool: Text(Arc<str>),
         group: Text(Arc<str>),
         submit_s: Real(f64),
-        maps: Integer(i64),
-        reduces: Integer(i64),
-        map_input_bytes: Integer(i64),
-        map_output_bytes: Integer(i64),
+        maps: Integer(u64),
+        reduces: Integer(u64),
+        map_input_bytes: Integer(u64),
+        map_output_bytes: Integer(u64),
         map_s: Real(f64),
         reduce_s: Real(f64),
         recorded_completion_s: Real(f64),
@@ -170,16 +170,16 @@ impl PlanRows {
         let mut rows = PlanRows::default();
         let mut words = Words::default();
         for (at, plan) in run.workload.jobs.iter().enumerate() {
-            rows.job.push(i64::from(plan.id.0));
+            rows.job.push(u64::from(plan.id.0));
             rows.name.push(words.get(&plan.name));
             rows.user.push(words.get(&plan.user));
             rows.pool.push(words.get(&plan.pool));
             rows.group.push(words.get(run.workload.groups.get(usize::from(plan.group)).map_or("", String::as_str)));
             rows.submit_s.push(plan.submit.as_secs_f64());
-            rows.maps.push(i64::from(plan.maps));
-            rows.reduces.push(i64::from(plan.reduces));
-            rows.map_input_bytes.push(plan.map_bytes as i64);
-            rows.map_output_bytes.push(plan.map_output_bytes as i64);
+            rows.maps.push(u64::from(plan.maps));
+            rows.reduces.push(u64::from(plan.reduces));
+            rows.map_input_bytes.push(plan.map_bytes);
+            rows.map_output_bytes.push(plan.map_output_bytes);
             rows.map_s.push(plan.compute(Kind::Map).as_secs_f64());
             rows.reduce_s.push(plan.compute(Kind::Reduce).as_secs_f64());
             let recorded = run.jobs.get(at).and_then(|job| job.completion_s);
@@ -193,11 +193,11 @@ columns! {
     /// The attempts of runs that ended, in the order of their end.
     AttemptRows {
         policy: Text(Arc<str>),
-        seed: Integer(i64),
-        job: Integer(i64),
+        seed: Integer(u64),
+        job: Integer(u64),
         kind: Text(Arc<str>),
-        task: Integer(i64),
-        attempt: Integer(i64),
+        task: Integer(u64),
+        attempt: Integer(u64),
         node: Text(Arc<str>),
         launch_s: Real(f64),
         end_s: Real(f64),
@@ -210,7 +210,7 @@ columns! {
 #[derive(Clone, Debug, Default)]
 pub struct Attempts {
     policy: Arc<str>,
-    seed: i64,
+    seed: u64,
     lifecycle: Lifecycle,
     words: Words,
     nodes: Vec<Arc<str>>,
@@ -220,7 +220,7 @@ pub struct Attempts {
 impl Attempts {
     /// Of a run under a policy with a seed.
     pub fn new(policy: &str, seed: u64) -> Attempts {
-        Attempts { policy: policy.into(), seed: seed as i64, ..Attempts::default() }
+        Attempts { policy: policy.into(), seed: seed, ..Attempts::default() }
     }
 
     /// The attempts that have ended.
@@ -233,13 +233,13 @@ impl Attempts {
         let rows = &mut self.rows;
         rows.policy.push(Arc::clone(&self.policy));
         rows.seed.push(self.seed);
-        rows.job.push(i64::from(task.job.0));
+        rows.job.push(u64::from(task.job.0));
         rows.kind.push(self.words.get(match task.kind {
             Kind::Map => "map",
             Kind::Reduce => "reduce",
         }));
-        rows.task.push(i64::from(task.index));
-        rows.attempt.push(i64::from(attempt.id.number));
+        rows.task.push(u64::from(task.index));
+        rows.attempt.push(u64::from(attempt.id.number));
         rows.node.push(self.nodes.get(attempt.node.0 as usize).cloned().unwrap_or_default());
         rows.launch_s.push(attempt.launched.as_secs_f64());
         rows.end_s.push(now.as_secs_f64());

@@ -1,7 +1,7 @@
 //! `giveway run`, `submit` and `apps`: run jobs on an engine cluster.
 
 use super::args::{JobOptions, Run, Submit};
-use super::up::{self, WorkerCare};
+use super::up::{self, WorkerSettings};
 use crate::terminal::printable;
 use crate::text_table::TextTable;
 use crate::{CheckFailed, signals};
@@ -59,6 +59,9 @@ pub fn apps(args: &crate::args::List, apps: &Apps) -> Result<()> {
 /// How the names of temporary cluster directories begin.
 const TEMPORARY_PREFIX: &str = ".giveway-";
 
+/// The file in such a directory that tells it from a cluster of `giveway up`, which somebody who may write to the same parent could rename.
+const TEMPORARY_MARK: &str = "temporary";
+
 /// How long the workers of `giveway run` try to reconnect. Their coordinator never comes back: it ends with the command.
 const RUN_RECONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -79,8 +82,10 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     let interrupt = Arc::new(Mutex::new(Interrupt::default()));
     let interrupted = Arc::clone(&interrupt);
     signals::on_stop(move || lock(&interrupted).kill())?;
-    let care = WorkerCare { restart: false, reconnect_timeout: RUN_RECONNECT_TIMEOUT };
-    let mut cluster = up::start(folder.path(), &args.options, &care, apps)?;
+    let workers = WorkerSettings { restart: false, reconnect_timeout: RUN_RECONNECT_TIMEOUT };
+    let mut cluster = up::start(folder.path(), &args.options, &workers, apps)?;
+    std::fs::write(folder.path().join(TEMPORARY_MARK), "")
+        .with_context(|| format!("cannot write to {}", folder.path().display()))?;
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
     lock(&interrupt).set_job(cluster.client()?, job);
@@ -113,8 +118,10 @@ fn remove_leftovers(parent: &Path, new: &Path) {
     for folder in named.map(|entry| entry.path()) {
         let is_like_new = |of: Metadata| of.is_dir() && (of.uid(), of.mode()) == (own.uid(), own.mode());
         let is_own = folder.symlink_metadata().is_ok_and(is_like_new);
-        // Without an id, it belongs to a run that has just begun.
-        if is_own && folder.join("cluster-id").exists() && JournalLock::wait_until_free(&folder, Duration::ZERO).is_ok()
+        // Without the mark, it belongs to a run that has just begun, or to no run.
+        if is_own
+            && folder.join(TEMPORARY_MARK).exists()
+            && JournalLock::wait_until_free(&folder, Duration::ZERO).is_ok()
         {
             let _ = std::fs::remove_dir_all(folder);
         }

@@ -49,8 +49,8 @@ fn reload_source(folder: &Path, args: &ClusterOptions) -> ReloadSource {
     })
 }
 
-/// How workers are kept.
-pub struct WorkerCare {
+/// What becomes of workers that end or lose their coordinator.
+pub struct WorkerSettings {
     /// Whether the cluster restarts those that end.
     pub restart: bool,
     /// How long they try to reconnect to a lost coordinator before they exit.
@@ -58,7 +58,7 @@ pub struct WorkerCare {
 }
 
 /// Starts a cluster with its state in `folder`; fails if the heartbeat interval is not less than half of the timeout.
-pub fn start(folder: &Path, args: &ClusterOptions, care: &WorkerCare, apps: &Apps) -> Result<Cluster> {
+pub fn start(folder: &Path, args: &ClusterOptions, workers: &WorkerSettings, apps: &Apps) -> Result<Cluster> {
     let Reloadable { policy, tenants, access } = read_setup(args)?;
     ensure!(
         args.heartbeat < args.timeout / 2,
@@ -89,9 +89,9 @@ pub fn start(folder: &Path, args: &ClusterOptions, care: &WorkerCare, apps: &App
         nodes: args.nodes,
         map_slots,
         reduce_slots,
-        reconnect_timeout: care.reconnect_timeout,
+        reconnect_timeout: workers.reconnect_timeout,
         log_bytes: args.log_budget,
-        restart_workers: care.restart,
+        restart_workers: workers.restart,
     };
     Ok(Cluster::start(options)?)
 }
@@ -126,8 +126,8 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     let listener = args.http.map(giveway_web::server::bind).transpose()?;
     // A SIGHUP during the start is a reload after it.
     let hangups = Hangups::collect()?;
-    let care = WorkerCare { restart: !args.no_restart, reconnect_timeout: RECONNECT_TIMEOUT };
-    let cluster = start(&args.cluster.dir, &args.options, &care, apps)?;
+    let workers = WorkerSettings { restart: !args.no_restart, reconnect_timeout: RECONNECT_TIMEOUT };
+    let cluster = start(&args.cluster.dir, &args.options, &workers, apps)?;
     let mut out = std::io::stdout();
     let (nodes, (map_slots, reduce_slots)) = (args.options.nodes, args.options.slots());
     let workers = if nodes == 1 { "1 worker is up".into() } else { format!("{nodes} workers are up") };

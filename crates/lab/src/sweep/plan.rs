@@ -1,11 +1,12 @@
 //! The file of a sweep, and the runs that it asks for.
 
-use crate::input;
+use crate::input::{self, Recorded};
 use crate::variants::with_setting;
 use anyhow::{Context, Result, anyhow, ensure};
 use giveway_core::Policy;
 use giveway_sim::cluster::Cluster;
 use giveway_sim::comparison::Comparison;
+use giveway_sim::workload::RecordedRun;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -25,7 +26,9 @@ pub struct Plan {
     pub baseline: usize,
     pub seeds: Vec<u64>,
     cluster: Option<Cluster>,
-    /// By workload, what distinguishes it from others of the same name.
+    /// By workload, its jobs and cluster with the first seed.
+    recorded: Vec<Recorded>,
+    /// By workload, a digest of these.
     contents: Vec<u64>,
 }
 
@@ -99,9 +102,10 @@ impl Plan {
         ensure!(runs <= MAX_RUNS, "{name}: {runs} runs; use at most {MAX_RUNS}");
         let cluster = file.cluster.as_deref().map(input::cluster).transpose()?;
         let seeds = (0..u64::from(file.seeds)).map(|seed| file.first_seed.wrapping_add(seed)).collect();
-        let mut plan = Plan { workloads: file.workloads, policies, baseline, seeds, cluster, contents: Vec::new() };
-        plan.contents = (0..plan.workloads.len()).map(|workload| plan.content(workload)).collect::<Result<_>>()?;
-        Ok(plan)
+        let first = |workload: &String| input::recorded_run(workload, cluster.as_ref(), None, file.first_seed);
+        let recorded = file.workloads.iter().map(first).collect::<Result<Vec<_>>>()?;
+        let contents = recorded.iter().map(digest).collect();
+        Ok(Plan { workloads: file.workloads, policies, baseline, seeds, cluster, recorded, contents })
     }
 
     /// All runs, those of a workload and seed together.
@@ -132,24 +136,26 @@ impl Plan {
 
     /// The workload and its cluster with a seed.
     pub fn comparison(&self, run: PlannedRun) -> Result<Comparison> {
-        let name = &self.workloads[run.workload];
-        let recorded = input::recorded_run(name, self.cluster.as_ref(), None, run.seed)?.run;
-        Ok(Comparison::without_bound(recorded.cluster, recorded.workload, run.seed))
+        let first = &self.recorded[run.workload];
+        let RecordedRun { cluster, workload, .. } = if first.is_drawn && run.seed != self.seeds[0] {
+            input::recorded_run(&self.workloads[run.workload], self.cluster.as_ref(), None, run.seed)?.run
+        } else {
+            first.run.clone()
+        };
+        Ok(Comparison::without_bound(cluster, workload, run.seed))
     }
 
     pub fn baseline_name(&self) -> &str {
         &self.policies[self.baseline].name
     }
+}
 
-    /// A digest of a workload with its cluster. With another seed it may have other jobs, but not if this is the same.
-    fn content(&self, workload: usize) -> Result<u64> {
-        let run = PlannedRun { workload, policy: 0, seed: self.seeds[0] };
-        let recorded = input::recorded_run(&self.workloads[workload], self.cluster.as_ref(), None, run.seed)?.run;
-        let mut digest = Digest::default();
-        digest.add(&recorded.cluster);
-        digest.add(&recorded.workload);
-        Ok(digest.value())
-    }
+/// A digest of a workload and its cluster.
+fn digest(recorded: &Recorded) -> u64 {
+    let mut digest = Digest::default();
+    digest.add(&recorded.run.cluster);
+    digest.add(&recorded.run.workload);
+    digest.value()
 }
 
 /// All combinations of the values of the settings, as policies that are named after them.

@@ -1,13 +1,13 @@
 //! Finished runs, a line each in a file that only grows. A line that was cut off by a crash is run again.
 
 use super::plan::{Plan, PlannedRun};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use giveway_sim::comparison::PolicyResult;
 use giveway_sim::rows::{Column, Table, Values};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -72,7 +72,10 @@ struct Line {
     metrics: Metrics,
 }
 
-/// The file with finished runs.
+/// How every line begins.
+const LINE_BEGIN: &[u8] = b"{\"key\":\"";
+
+/// The file with finished runs. It is locked while it is open.
 pub struct Store {
     path: PathBuf,
     known: FxHashMap<String, Metrics>,
@@ -85,17 +88,25 @@ impl Store {
         let cannot = || format!("cannot read or write {}; check its permissions and the free space", path.display());
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).with_context(cannot)?;
-        let text = String::from_utf8_lossy(&std::fs::read(path).with_context(cannot)?).into_owned();
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            bail!("another sweep writes to {}; wait for it, or give another --out", path.display());
+        }
+        let bytes = std::fs::read(path).with_context(cannot)?;
+        let other = |number: usize| {
+            anyhow!("{}:{number}: no run of a sweep; move the file away, or give another --out", path.display())
+        };
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let mut known = FxHashMap::default();
-        for (number, line) in (1..).zip(text[..whole].lines()) {
-            let Ok(Line { key, metrics }) = serde_json::from_str(line) else {
-                bail!("{}:{number}: no run of a sweep; move the file away, or give another --out", path.display())
-            };
+        let lines: Vec<&[u8]> = bytes[..whole].split_inclusive(|&byte| byte == b'\n').collect();
+        for (number, line) in (1..).zip(&lines) {
+            let Line { key, metrics } = serde_json::from_slice(line).map_err(|_| other(number))?;
             known.insert(key, metrics);
         }
+        // Only the beginning of a line is cut off, and no other file.
+        let tail = &bytes[whole..];
+        ensure!(tail.starts_with(LINE_BEGIN) || LINE_BEGIN.starts_with(tail), other(lines.len() + 1));
         file.set_len(whole as u64).with_context(cannot)?;
-        file.seek(std::io::SeekFrom::End(0)).with_context(cannot)?;
+        file.seek(SeekFrom::End(0)).with_context(cannot)?;
         Ok(Store { path: path.to_owned(), known, file: Mutex::new((file, Vec::new())) })
     }
 
@@ -108,9 +119,13 @@ impl Store {
     pub fn add(&self, key: &str, metrics: &Metrics) -> Result<()> {
         let line = serde_json::to_string(&Line { key: key.to_owned(), metrics: metrics.clone() })? + "\n";
         let mut file = self.file.lock().expect("no panic while it is held");
-        file.0
-            .write_all(line.as_bytes())
-            .with_context(|| format!("cannot write {}; check the free space", self.path.display()))?;
+        let whole = file.0.stream_position()?;
+        if let Err(error) = file.0.write_all(line.as_bytes()) {
+            // Another run may be finished after this one: its line must not continue a part of this one.
+            file.0.set_len(whole)?;
+            file.0.seek(SeekFrom::Start(whole))?;
+            return Err(error).with_context(|| format!("cannot write {}; check the free space", self.path.display()));
+        }
         file.1.push((key.to_owned(), metrics.clone()));
         Ok(())
     }
@@ -153,10 +168,7 @@ impl Results {
         let mut columns = vec![
             Column { name: "workload", values: text(&|run| plan.workloads[run.workload].clone()) },
             Column { name: "policy", values: text(&|run| plan.policies[run.policy].name.clone()) },
-            Column {
-                name: "seed",
-                values: Values::Integer(self.by_run.iter().map(|(run, _)| run.seed as i64).collect()),
-            },
+            Column { name: "seed", values: Values::Integer(self.by_run.iter().map(|(run, _)| run.seed).collect()) },
         ];
         columns.extend(METRICS.map(|name| {
             let values = self.by_run.iter().map(|(_, metrics)| metrics.get(name)).collect();
@@ -188,8 +200,22 @@ mod tests {
         drop(store);
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
 
-        std::fs::write(&path, "workload,policy\n").unwrap();
+        for other in [&b"workload,policy\n"[..], b"notes without an end of line", b"\xff\n"] {
+            std::fs::write(&path, other).unwrap();
+            let refused = Store::open(&path).err().unwrap().to_string();
+            assert!(refused.contains(":1: no run of a sweep"), "{refused}");
+            assert_eq!(std::fs::read(&path).unwrap(), other);
+        }
+    }
+
+    #[test]
+    fn two_sweeps_do_not_write_to_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("runs.jsonl");
+        let first = Store::open(&path).unwrap();
         let refused = Store::open(&path).err().unwrap().to_string();
-        assert!(refused.contains(":1: no run of a sweep"), "{refused}");
+        assert!(refused.contains("another sweep"), "{refused}");
+        drop(first);
+        Store::open(&path).unwrap();
     }
 }

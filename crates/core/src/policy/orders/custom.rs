@@ -1,6 +1,6 @@
 //! Orders that a program of one's own brings. It registers them before anything else; a policy then names them like built-in ones.
 
-use super::{Order, Rank};
+use super::{JobOrder, Order, Rank};
 use crate::ids::Kind;
 use crate::policy::{Needs, SlotPolicy, View};
 use crate::reason::Measure;
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use strum::VariantNames;
 use thiserror::Error;
 
 /// An order of one's own: a number for each job. The job with the lowest gets the next slot.
@@ -29,8 +30,8 @@ use thiserror::Error;
 /// }
 /// ```
 pub trait JobValue: Send + Sync {
-    /// The value of a job, if it had `extra` more slots of the kind than it has. Smaller is sooner; of equal jobs the one that was submitted
-    /// first. It must follow from the arguments alone. It is computed when tasks of the job start, end or are requested, and for all jobs whenever
+    /// The value of a job, if it had `extra` more slots of the kind than it has. Smaller is sooner, NaN last; of equal jobs the one that was
+    /// submitted first. It must follow from the arguments alone. It is computed when tasks of the job start, end or are requested, and for all jobs whenever
     /// estimates are computed.
     fn value(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> f64;
 
@@ -85,7 +86,9 @@ pub enum RegisterError {
 pub fn register(orders: impl IntoIterator<Item = CustomOrder>) -> Result<(), RegisterError> {
     let orders: Vec<CustomOrder> = orders.into_iter().collect();
     let mut names = HashSet::new();
-    if let Some(twice) = orders.iter().find(|order| !names.insert(&*order.name) || super::is_built_in(&order.name)) {
+    if let Some(twice) =
+        orders.iter().find(|order| !names.insert(&*order.name) || JobOrder::VARIANTS.contains(&&*order.name))
+    {
         return Err(RegisterError::SameName(Arc::clone(&twice.name)));
     }
     REGISTERED.set(orders).map_err(|_| RegisterError::AlreadyRegistered)
@@ -109,7 +112,7 @@ impl CustomOrder {
 
     fn value_of(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> f64 {
         // A policy with an unknown order is refused by its check.
-        self.value.as_ref().map_or(0.0, |order| order.value(view, job, kind, extra))
+        finite(self.value.as_ref().map_or(0.0, |order| order.value(view, job, kind, extra)))
     }
 }
 
@@ -143,11 +146,13 @@ impl Order for CustomOrder {
     }
 }
 
-/// The bits of a number, such that they sort as numbers do. All that is not a number comes last.
+/// The nearest finite number; the largest for what is no number, which would differ from itself when a log is replayed.
+fn finite(value: f64) -> f64 {
+    if value.is_nan() { f64::MAX } else { value.clamp(f64::MIN, f64::MAX) }
+}
+
+/// The bits of a finite number, such that they sort as numbers do.
 fn sortable(value: f64) -> u64 {
-    if value.is_nan() {
-        return u64::MAX;
-    }
     // -0.0 and 0.0 are the same value.
     let bits = (value + 0.0).to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
@@ -175,7 +180,7 @@ impl fmt::Debug for CustomOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{JobOrder, Policy};
+    use crate::policy::Policy;
     use crate::setup::Setup;
 
     struct Smallest;
@@ -200,7 +205,9 @@ mod tests {
 
         let named = |name| CustomOrder::new(name, "2", Smallest);
         assert_eq!(register([named("a"), named("a")]), Err(RegisterError::SameName("a".into())));
-        assert_eq!(register([named("submission")]), Err(RegisterError::SameName("submission".into())));
+        for built_in in ["submission", "remaining-area-and-shuffle", "custom"] {
+            assert_eq!(register([named(built_in)]), Err(RegisterError::SameName(built_in.into())));
+        }
         register([named("smallest")]).unwrap();
         assert_eq!(register([named("late")]), Err(RegisterError::AlreadyRegistered));
 
@@ -221,9 +228,9 @@ mod tests {
 
     #[test]
     fn values_sort_as_numbers_and_what_is_none_comes_last() {
-        let sorted = [f64::NEG_INFINITY, -1e300, -2.0, -1e-300, 0.0, 1e-300, 1.0, 1e300, f64::INFINITY, f64::NAN];
+        let sorted = [f64::NEG_INFINITY, -1e300, -2.0, -1e-300, 0.0, 1e-300, 1.0, 1e300, f64::INFINITY].map(finite);
         assert!(sorted.is_sorted_by(|a, b| sortable(*a) < sortable(*b)));
         assert_eq!(sortable(-0.0), sortable(0.0));
-        assert_eq!(sortable(-f64::NAN), sortable(f64::NAN));
+        assert_eq!([f64::NAN, -f64::NAN, f64::INFINITY].map(finite), [f64::MAX; 3]);
     }
 }

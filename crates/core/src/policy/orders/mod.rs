@@ -26,7 +26,7 @@ use crate::ids::Kind;
 use crate::reason::Measure;
 use crate::state::Job;
 use crate::units::Span;
-use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -35,8 +35,9 @@ use std::fmt;
 pub type Rank = u128;
 
 /// The order in which jobs get slots.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, strum::VariantNames)]
 #[serde(rename_all = "kebab-case", remote = "Self")]
+#[strum(serialize_all = "kebab-case")]
 pub enum JobOrder {
     /// By priority, then by submission.
     #[default]
@@ -173,11 +174,6 @@ impl<'de> de::Visitor<'de> for OrderVisitor {
 /// The derived form, without the names of custom orders.
 fn built_in<'de, D: Deserializer<'de>>(deserializer: D) -> Result<JobOrder, D::Error> {
     JobOrder::deserialize(deserializer)
-}
-
-fn is_built_in(name: &str) -> bool {
-    let deserializer: StrDeserializer<'_, de::value::Error> = name.into_deserializer();
-    built_in(deserializer).is_ok()
 }
 
 /// A span as 48 bits of a rank.
