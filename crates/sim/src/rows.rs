@@ -220,7 +220,7 @@ pub struct Attempts {
 impl Attempts {
     /// Of a run under a policy with a seed.
     pub fn new(policy: &str, seed: u64) -> Attempts {
-        Attempts { policy: policy.into(), seed: seed, ..Attempts::default() }
+        Attempts { policy: policy.into(), seed, ..Attempts::default() }
     }
 
     /// The attempts that have ended.
