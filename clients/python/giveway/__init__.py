@@ -19,21 +19,27 @@ from . import results
 from .errors import ApiError, GivewayError, InvalidInput, JobFailed
 from .functions import SourceError
 from .simulation import (
+    Comparison,
     NoSimulator,
     Order,
     Result,
     Table,
+    WhatIf,
+    compare,
     policies,
     policy,
     read_attempts,
     read_jobs,
+    read_slots,
     simulate,
+    what_if,
     workloads,
 )
 
 __all__ = [
     "ApiError",
     "Cluster",
+    "Comparison",
     "GivewayError",
     "InvalidInput",
     "Job",
@@ -43,11 +49,15 @@ __all__ = [
     "Result",
     "SourceError",
     "Table",
+    "WhatIf",
+    "compare",
     "connect",
     "policies",
     "policy",
     "read_attempts",
     "read_jobs",
+    "read_slots",
     "simulate",
+    "what_if",
     "workloads",
 ]

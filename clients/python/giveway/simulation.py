@@ -85,6 +85,36 @@ class Result:
     """The jobs that succeeded."""
     attempts: Optional[Table]
     """The attempts, if they were asked for."""
+    slots: Optional[Table]
+    """The slots in use over time, if they were asked for."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of :func:`compare`."""
+
+    changes: List[Row]
+    """For each workload and policy: the change of the metric from the baseline (0.1 is 10 % more), its interval, and the probability that it is chance."""
+    runs: List[Row]
+    """The metrics of each run, with its workload."""
+
+    def frame(self) -> Any:
+        """The changes as a DataFrame."""
+        return data_frame({name: [change[name] for change in self.changes] for name in self.changes[0]} if self.changes else {})
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The result of :func:`what_if`."""
+
+    recorded: Table
+    """The jobs as they were recorded, with their completion times."""
+    policy: Optional[str]
+    """The policy under which they ran, if it is known. It is simulated too: count changes from that run, because both sides then have the same model."""
+    runs: List[Row]
+    """The metrics of each simulated run."""
+    jobs: Table
+    """The jobs of each simulated run."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +197,7 @@ def simulate(
     trace_model: Union[str, "os.PathLike[str]", None] = None,
     estimate_error: Optional[float] = None,
     attempts: bool = False,
+    slots: bool = False,
     progress: Union[bool, Callable[[int, int], None]] = True,
 ) -> Result:
     """Simulates a workload under each policy, with ``runs`` seeds from ``seed`` on, on all cores.
@@ -179,7 +210,7 @@ def simulate(
     orders: List[Tuple[str, str, Callable[[Any], float]]] = []
     sources = [_source(policy, "policy", orders) for policy in listed]
     report = _progress_bar() if progress is True else progress or None
-    runs_json, jobs, rows = native.simulate(
+    runs_json, jobs, *tables = native.simulate(
         _source(workload, "workload", []),
         None if cluster is None else _source(cluster, "cluster", []),
         sources,
@@ -189,9 +220,63 @@ def simulate(
         None if trace_model is None else os.fspath(trace_model),
         estimate_error,
         attempts,
+        slots,
         report,
     )
-    return Result(json.loads(runs_json), Table(jobs), None if rows is None else Table(rows))
+    return Result(json.loads(runs_json), Table(jobs), *(None if table is None else Table(table) for table in tables))
+
+
+def compare(
+    workloads: Union[Named, Sequence[Named]],
+    policies: Sequence[Named],
+    *,
+    baseline: str = "fair",
+    metric: str = "mean_completion_s",
+    runs: int = 10,
+    **options: Any,
+) -> Comparison:
+    """Simulates workloads under policies, and compares each with the baseline over pairs of runs with the same seed.
+
+    ``baseline`` is the name of a policy; ``options`` are those of :func:`simulate`. The interval is of a bootstrap, and the probability of a permutation
+    test of signs, corrected by Holm's method for all comparisons. With n seeds it is at least 2/2ⁿ before that: use at least ten.
+    """
+    listed = list(workloads) if isinstance(workloads, (list, tuple)) else [cast(Named, workloads)]
+    names = {policy if isinstance(policy, str) else policy.get("name") if isinstance(policy, Mapping) else None for policy in policies}
+    every = list(policies) if baseline in names else [baseline, *policies]
+    all_runs: List[Row] = []
+    pairs: List[Tuple[str, str]] = []
+    ratios: List[List[float]] = []
+    for number, workload in enumerate(listed):
+        name = workload.get("name", f"workload {number}") if isinstance(workload, Mapping) else os.fspath(workload)
+        of_workload = simulate(workload, every, runs=runs, **options).runs
+        all_runs.extend({"workload": name, **run} for run in of_workload)
+        by_policy: Dict[str, List[float]] = {}
+        for run in of_workload:
+            if not isinstance(run.get(metric), (int, float)):
+                raise InvalidInput(f"runs have no number `{metric}`; use one of {', '.join(key for key in run if isinstance(run[key], (int, float)))}")
+            by_policy.setdefault(run["policy"], []).append(float(run[metric]))
+        base = by_policy.pop(baseline)
+        for policy, values in by_policy.items():
+            pairs.append((name, policy))
+            ratios.append([ours / theirs if theirs else float("nan") for ours, theirs in zip(values, base)])
+    changes = _native().paired_changes(ratios)
+    columns = ("change", "low", "high", "p")
+    return Comparison([{"workload": workload, "policy": policy, **dict(zip(columns, change))} for (workload, policy), change in zip(pairs, changes)], all_runs)
+
+
+def what_if(log: Union[str, "os.PathLike[str]"], policies: Union[Named, Sequence[Named]], **options: Any) -> WhatIf:
+    """Simulates the jobs of an event log, journal or trace under the policy that they ran under, if it is recorded, and under others.
+
+    ``options`` are those of :func:`simulate`; with ``cluster`` they run on another cluster than the recorded one.
+    """
+    listed = list(policies) if isinstance(policies, (list, tuple)) else [cast(Named, policies)]
+    recorded = _native().recorded_policy(os.fspath(log))
+    own: Optional[Dict[str, Any]] = None if recorded is None else json.loads(recorded)
+    if own is not None:
+        listed = [own, *(policy for policy in listed if policy != own["name"])]
+    result = simulate(log, listed, **options)
+    trace_model = options.get("trace_model")
+    return WhatIf(read_jobs(log, trace_model=trace_model), None if own is None else own["name"], result.runs, result.jobs)
 
 
 def policies() -> Dict[str, str]:
@@ -213,6 +298,11 @@ def workloads() -> Dict[str, str]:
 def read_jobs(source: Union[str, "os.PathLike[str]"], *, trace_model: Union[str, "os.PathLike[str]", None] = None, seed: int = 1) -> Table:
     """The jobs of a trace of another system, of an event log or journal, or of a workload: what is known of them before any run."""
     return Table(_native().read_jobs(os.fspath(source), None if trace_model is None else os.fspath(trace_model), seed))
+
+
+def read_slots(log: Union[str, "os.PathLike[str]"]) -> Table:
+    """The slots in use over time, of an event log or of the journal of a cluster."""
+    return Table(_native().read_slots(os.fspath(log)))
 
 
 def read_attempts(log: Union[str, "os.PathLike[str]"]) -> Table:

@@ -2,77 +2,23 @@
 
 use crate::invalid;
 use crate::order::{FirstError, custom_order};
+use crate::source::{Source, workload};
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
-use giveway_cli_common::input;
 use giveway_core::policy::orders::CustomOrder;
 use giveway_core::{Action, Capabilities, Event, Policy, Setup, Time};
 use giveway_sim::Observer;
-use giveway_sim::cluster::Cluster;
 use giveway_sim::comparison::{Comparison, PolicyResult};
-use giveway_sim::rows::{AttemptRows, Attempts, JobRows};
-use giveway_sim::workload::Workload;
+use giveway_sim::rows::{AttemptRows, JobRows, RunRows, SlotRows};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// How often signals are looked for, and progress is reported.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// A name or file, or the JSON of a TOML form.
-#[derive(FromPyObject)]
-pub struct Source {
-    #[pyo3(item)]
-    name: String,
-    #[pyo3(item)]
-    json: Option<String>,
-}
-
-impl Source {
-    /// The TOML text, if there is one.
-    fn toml(&self) -> Result<Option<String>> {
-        let Some(json) = &self.json else { return Ok(None) };
-        let table: toml::Table = serde_json::from_str(json).with_context(|| format!("{}: not a table", self.name))?;
-        Ok(Some(toml::to_string(&table)?))
-    }
-
-    fn cluster(&self) -> Result<Cluster> {
-        match self.toml()? {
-            None => input::cluster(&self.name),
-            Some(text) => Ok(Cluster::from_toml(&text, &self.name)?),
-        }
-    }
-
-    fn policy(&self, orders: &[CustomOrder]) -> Result<Vec<Policy>> {
-        match self.toml()? {
-            None => input::policies(std::slice::from_ref(&self.name)),
-            Some(text) => Ok(vec![input::policy_from_toml(&text, &self.name, orders)?]),
-        }
-    }
-}
-
-/// The cluster, the jobs, and whether another seed draws other jobs.
-fn workload(
-    source: &Source,
-    cluster: Option<&Cluster>,
-    trace_model: Option<&str>,
-    seed: u64,
-) -> Result<(Cluster, Workload, bool)> {
-    match source.toml()? {
-        None => {
-            let recorded = input::recorded_run(&source.name, cluster, trace_model.map(Path::new), seed)?;
-            Ok((recorded.run.cluster, recorded.run.workload, recorded.is_drawn))
-        }
-        Some(text) => {
-            let cluster = cluster.context("a workload of one's own has no cluster; give one with cluster=")?;
-            Ok((cluster.clone(), Workload::from_toml(&text, &source.name, cluster, seed)?, true))
-        }
-    }
-}
 
 /// Simulates a workload under every policy with every seed. Returns the metrics of the runs as JSON, their jobs, and if wanted their attempts.
 #[pyfunction]
@@ -88,8 +34,9 @@ pub fn simulate(
     trace_model: Option<String>,
     estimate_error: Option<f64>,
     with_attempts: bool,
+    with_slots: bool,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(String, Table, Option<Table>)> {
+) -> PyResult<(String, Table, Option<Table>, Option<Table>)> {
     let error = FirstError::default();
     let orders: Vec<CustomOrder> = orders
         .into_iter()
@@ -105,8 +52,10 @@ pub fn simulate(
     let total: u64 = pairs.iter().map(|(_, comparison)| comparison.workload.jobs.len() as u64).sum();
     let goes_on = || !work.cancelled.load(Relaxed) && !error.is_set();
     let run_all = || -> Result<Vec<Outcome>> {
-        let run =
-            |&(policy, comparison): &(&Policy, &Comparison)| run(policy, comparison, with_attempts, &work, goes_on);
+        let run = |&(policy, comparison): &(&Policy, &Comparison)| {
+            let rows = RunRows::new(&policy.name, comparison.seed, with_attempts, with_slots);
+            run(policy, comparison, rows, &work, goes_on)
+        };
         let results = pairs.par_iter().with_max_len(1).map(run).collect();
         work.finish();
         results
@@ -136,9 +85,14 @@ pub fn simulate(
     for ((policy, comparison), outcome) in pairs.iter().zip(&outcomes) {
         jobs.add(&policy.name, comparison.seed, &comparison.workload, &outcome.result.jobs);
     }
-    let mut attempts = AttemptRows::default();
-    outcomes.into_iter().filter_map(|outcome| outcome.attempts).for_each(|of_run| attempts.append(of_run.into_rows()));
-    Ok((json, Table::new(jobs.into()), with_attempts.then(|| Table::new(attempts.into()))))
+    let (mut attempts, mut slots) = (AttemptRows::default(), SlotRows::default());
+    for outcome in outcomes {
+        let of_run = outcome.rows.into_rows();
+        of_run.0.into_iter().for_each(|of_run| attempts.append(of_run));
+        of_run.1.into_iter().for_each(|of_run| slots.append(of_run));
+    }
+    let attempts = with_attempts.then(|| Table::new(attempts.into()));
+    Ok((json, Table::new(jobs.into()), attempts, with_slots.then(|| Table::new(slots.into()))))
 }
 
 #[expect(clippy::too_many_arguments, reason = "as above")]
@@ -184,19 +138,21 @@ fn prepare(
 
 struct Outcome {
     result: PolicyResult,
-    attempts: Option<Attempts>,
+    rows: RunRows,
 }
 
 fn run(
     policy: &Policy,
     comparison: &Comparison,
-    with_attempts: bool,
+    rows: RunRows,
     work: &Work,
     goes_on: impl Fn() -> bool,
 ) -> Result<Outcome> {
-    let attempts = with_attempts.then(|| Attempts::new(&policy.name, comparison.seed));
-    let mut observer = Progress { attempts, jobs_closed: &work.jobs_closed };
-    let result = comparison.run_while(policy, &mut observer, goes_on)?;
+    let mut observers = (JobsClosed(&work.jobs_closed), rows);
+    let result = match observers.1.is_wanted() {
+        true => comparison.run_while(policy, &mut observers, goes_on)?,
+        false => comparison.run_while(policy, &mut observers.0, goes_on)?,
+    };
     let unfinished = result.stats.jobs_unfinished;
     ensure!(
         unfinished == 0 || work.cancelled.load(Relaxed),
@@ -204,7 +160,7 @@ fn run(
         policy.name,
         comparison.seed
     );
-    Ok(Outcome { result, attempts: observer.attempts })
+    Ok(Outcome { result, rows: observers.1 })
 }
 
 /// What the runs and the thread that waits for them share.
@@ -228,20 +184,13 @@ impl Work {
     }
 }
 
-/// Counts the closed jobs of all runs, and collects attempts.
-struct Progress<'a> {
-    attempts: Option<Attempts>,
-    jobs_closed: &'a AtomicU64,
-}
+/// Counts the closed jobs of all runs.
+struct JobsClosed<'a>(&'a AtomicU64);
 
-impl Observer for Progress<'_> {
-    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        if let Some(attempts) = &mut self.attempts {
-            attempts.observe(now, event, actions);
-        }
-    }
+impl Observer for JobsClosed<'_> {
+    fn observe(&mut self, _: Time, _: &Event, _: &[Action]) {}
 
     fn on_job_closed(&mut self, _: Time, _: usize, _: usize) {
-        self.jobs_closed.fetch_add(1, Relaxed);
+        self.0.fetch_add(1, Relaxed);
     }
 }

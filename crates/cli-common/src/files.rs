@@ -7,12 +7,12 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 /// Writes to a temporary file in the same directory and renames it to `file`. Devices, pipes and links are written directly.
-pub fn write(file: &Path, text: &str) -> Result<()> {
+pub fn write(file: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     let context = || cannot_write(file);
     match temporary_beside(file)? {
-        None => fs::write(file, text).with_context(context),
+        None => fs::write(file, content).with_context(context),
         Some(temporary) => {
-            fs::write(temporary.path(), text).with_context(context)?;
+            fs::write(temporary.path(), content).with_context(context)?;
             temporary.persist(file).map_err(|error| error.error).with_context(context)?;
             Ok(())
         }

@@ -2,13 +2,15 @@
 
 use crate::traces;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use giveway_core::event_log::is_event_log;
+use giveway_core::event_log::{EventLogReader, is_event_log};
 use giveway_core::policy::orders::CustomOrder;
 use giveway_core::policy::{Placement, catalog};
 use giveway_core::{Kind, Policy, Setup, Tenants};
 use giveway_engine::{Access, coordinator};
 use giveway_mapreduce::apps::nearest;
+use giveway_sim::Observer;
 use giveway_sim::cluster::{self, Cluster};
+use giveway_sim::rows::{AttemptRows, RunRows, SlotRows};
 use giveway_sim::workload::{self, RecordedRun, Workload};
 use std::fs;
 use std::io::Read;
@@ -249,6 +251,24 @@ fn read(file: &str) -> Result<String> {
 pub fn event_log_bytes(file: &str) -> Result<Vec<u8>> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {file}; check the path"))?;
     if coordinator::is_journal(&bytes) { Ok(coordinator::read_event_log(Path::new(file))?) } else { Ok(bytes) }
+}
+
+/// The attempts and the use of slots in an event log or journal, each if wanted.
+pub fn rows_of_log(
+    file: &str,
+    with_attempts: bool,
+    with_slots: bool,
+) -> Result<(Option<AttemptRows>, Option<SlotRows>)> {
+    let bytes = event_log_bytes(file)?;
+    let reader = EventLogReader::open(&bytes)
+        .with_context(|| format!("{file} has no attempts; give an event log or a journal"))?;
+    let (policy, seed) = (&reader.setup().policy, reader.setup().seed);
+    let mut rows = RunRows::new(&policy.name, seed, with_attempts, with_slots);
+    for record in reader {
+        let record = record.with_context(|| file.to_owned())?;
+        rows.observe(record.now, &record.event, &record.actions);
+    }
+    Ok(rows.into_rows())
 }
 
 /// Parses a positive number of bytes, such as `64MiB`, `100MB` or `4096`.

@@ -1,5 +1,8 @@
 //! Tables of rows as files, in a format by the extension of the name.
 
+#[cfg(feature = "parquet")]
+mod parquet;
+
 use crate::files;
 use anyhow::{Result, bail};
 use giveway_sim::rows::{Table, Values};
@@ -12,6 +15,7 @@ enum Format {
     Csv,
     Tsv,
     JsonLines,
+    Parquet,
 }
 
 fn format_of(file: &Path) -> Result<Format> {
@@ -19,7 +23,12 @@ fn format_of(file: &Path) -> Result<Format> {
         Some("csv") => Ok(Format::Csv),
         Some("tsv") => Ok(Format::Tsv),
         Some("jsonl" | "ndjson") => Ok(Format::JsonLines),
-        _ => bail!("{}: unknown format of a table; end the name with .csv, .tsv or .jsonl", file.display()),
+        Some("parquet") if cfg!(feature = "parquet") => Ok(Format::Parquet),
+        Some("parquet") => bail!(
+            "{}: this program was built without Parquet; build it with `--features parquet`, or end the name with .csv, .tsv or .jsonl",
+            file.display()
+        ),
+        _ => bail!("{}: unknown format of a table; end the name with .csv, .tsv, .jsonl or .parquet", file.display()),
     }
 }
 
@@ -30,12 +39,16 @@ pub fn check_writable<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(
 
 /// Writes a table.
 pub fn write(file: &Path, table: &Table) -> Result<()> {
-    let text = match format_of(file)? {
-        Format::Csv => separated(table, ',')?,
-        Format::Tsv => separated(table, '\t')?,
-        Format::JsonLines => json_lines(table),
+    let bytes = match format_of(file)? {
+        Format::Csv => separated(table, ',')?.into_bytes(),
+        Format::Tsv => separated(table, '\t')?.into_bytes(),
+        Format::JsonLines => json_lines(table).into_bytes(),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => parquet::bytes(table)?,
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => unreachable!("its name was refused"),
     };
-    files::write(file, &text)
+    files::write(file, bytes)
 }
 
 /// A header and a line for each row.
@@ -99,6 +112,6 @@ mod tests {
     #[test]
     fn other_formats_are_refused_before_the_run() {
         let refused = check_writable([Path::new("jobs.xlsx")]).unwrap_err().to_string();
-        assert!(refused.contains(".csv, .tsv or .jsonl"), "{refused}");
+        assert!(refused.contains(".csv, .tsv, .jsonl or .parquet"), "{refused}");
     }
 }

@@ -4,6 +4,7 @@
 use crate::cluster::args as cluster;
 use crate::complete;
 use crate::size;
+use crate::table_files::TableFiles;
 use crate::traces;
 use crate::what_if;
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -149,12 +150,9 @@ pub struct Sim {
     /// Write the metrics of every run as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a table of the jobs that succeeded, of every run: CSV, tab-separated or JSON lines, as the extension says (.csv, .tsv, .jsonl; docs/rows.md lists the columns).
-    #[arg(long, value_name = "FILE")]
-    pub jobs: Option<PathBuf>,
-    /// Write a table of the attempts of every run, in the same formats.
-    #[arg(long, value_name = "FILE")]
-    pub attempts: Option<PathBuf>,
+    /// Which tables to write, of every run.
+    #[command(flatten)]
+    pub tables: TableFiles,
     /// Write the event log of every run; with several runs, policy and seed are added to the file name.
     #[arg(long, value_name = "FILE")]
     pub event_log: Option<PathBuf>,

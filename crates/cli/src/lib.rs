@@ -15,6 +15,7 @@ mod policies;
 mod replay;
 mod sim;
 mod size;
+mod table_files;
 mod terminal;
 mod traces;
 mod view;
@@ -22,7 +23,7 @@ mod what_if;
 mod yarn;
 
 use clap::Parser;
-use giveway_cli_common::{files, input, progress, report, rows, signals, table, text_table};
+use giveway_cli_common::{files, input, progress, report, signals, table, text_table};
 use giveway_engine::{program, worker};
 use giveway_lab::{bench, cluster_folder, compare, demo, reproduce, sweep};
 use giveway_mapreduce::apps::Apps;

@@ -4,15 +4,16 @@
 use crate::args::Sim;
 use crate::progress::{self, JobsDone};
 use crate::report::{self, Chart};
+use crate::table_files::TableFiles;
 use crate::text_table::prose;
-use crate::{CheckFailed, files, input, rows, table};
+use crate::{CheckFailed, files, input, table};
 use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::EventLogWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time, plural};
 use giveway_sim::Observer;
 use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::metrics::Summary;
-use giveway_sim::rows::{AttemptRows, Attempts, JobRows, Table};
+use giveway_sim::rows::{AttemptRows, JobRows, RunRows, SlotRows};
 use giveway_sim::workload::RecordedRun;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
@@ -33,14 +34,14 @@ struct SimulationRun<'a> {
     policy: &'a Policy,
     event_log: Option<PathBuf>,
     with_chart: bool,
-    with_attempts: bool,
+    rows: RunRows,
 }
 
 /// Result of a [`SimulationRun`].
 struct RunResult {
     outcome: PolicyResult,
     chart: Option<Chart>,
-    attempts: Option<Attempts>,
+    rows: Option<RunRows>,
 }
 
 /// Runs the command.
@@ -69,7 +70,7 @@ pub fn run(args: &Sim) -> Result<()> {
             .with_context(|| format!("policy `{}` cannot run this workload", policy.name))?;
     }
     files::check_writable([&args.json, &args.report].into_iter().filter_map(|file| file.as_deref()))?;
-    rows::check_writable([&args.jobs, &args.attempts].into_iter().filter_map(|file| file.as_deref()))?;
+    args.tables.check_writable()?;
     let several = policies.len() * trials.len() > 1;
     let runs: Vec<SimulationRun> = policies
         .iter()
@@ -82,7 +83,7 @@ pub fn run(args: &Sim) -> Result<()> {
                 .as_ref()
                 .map(|file| event_log_file(file, several.then_some((&policy.name, trial.seed)))),
             with_chart: args.report.is_some() && trial.seed == args.seed,
-            with_attempts: args.attempts.is_some(),
+            rows: RunRows::new(&policy.name, trial.seed, args.tables.attempts.is_some(), args.tables.slots.is_some()),
         })
         .collect();
     let bar = progress::bar(runs.iter().map(|run| run.trial.workload.jobs.len() as u64).sum(), "simulating", "jobs");
@@ -98,12 +99,7 @@ pub fn run(args: &Sim) -> Result<()> {
         let json = Json { runs: by_policy.iter().flatten().collect() };
         files::write(file, &(serde_json::to_string_pretty(&json)? + "\n"))?;
     }
-    if let Some(file) = &args.jobs {
-        rows::write(file, &job_rows(&runs, &results))?;
-    }
-    if let Some(file) = &args.attempts {
-        rows::write(file, &attempt_rows(&mut results))?;
-    }
+    write_tables(&args.tables, &runs, &mut results)?;
     let starvation = check_starvation(&runs, &results);
     if let Some(file) = &args.report {
         write_report(file, args, &trials[0], results)?;
@@ -141,29 +137,31 @@ fn simulate(run: &SimulationRun<'_>, bar: &ProgressBar) -> Result<RunResult> {
     });
     let mut event_log =
         run.event_log.as_ref().map(|file| EventLogFile::create(file, &setup(run.trial, run.policy))).transpose()?;
-    let mut attempts = run.with_attempts.then(|| Attempts::new(&run.policy.name, run.trial.seed));
-    let mut observers = ((Maybe(chart.as_mut()), Maybe(attempts.as_mut())), (Maybe(event_log.as_mut()), JobsDone(bar)));
+    let mut rows = run.rows.is_wanted().then(|| run.rows.clone());
+    let mut observers = ((Maybe(chart.as_mut()), Maybe(rows.as_mut())), (Maybe(event_log.as_mut()), JobsDone(bar)));
     let outcome = run.trial.run(run.policy, &mut observers)?;
     if let Some(event_log) = event_log {
         event_log.close()?;
     }
-    Ok(RunResult { outcome, chart, attempts })
+    Ok(RunResult { outcome, chart, rows })
 }
 
-/// The jobs of all runs that succeeded.
-fn job_rows(runs: &[SimulationRun<'_>], results: &[RunResult]) -> Table {
-    let mut rows = JobRows::default();
-    for (run, result) in runs.iter().zip(results) {
-        rows.add(&run.policy.name, run.trial.seed, &run.trial.workload, &result.outcome.jobs);
+fn write_tables(files: &TableFiles, runs: &[SimulationRun<'_>], results: &mut [RunResult]) -> Result<()> {
+    if files.jobs.is_some() {
+        let mut jobs = JobRows::default();
+        for (run, result) in runs.iter().zip(results.iter()) {
+            jobs.add(&run.policy.name, run.trial.seed, &run.trial.workload, &result.outcome.jobs);
+        }
+        files.write_jobs(&jobs.into())?;
     }
-    rows.into()
-}
-
-/// The attempts of all runs.
-fn attempt_rows(results: &mut [RunResult]) -> Table {
-    let mut rows = AttemptRows::default();
-    results.iter_mut().filter_map(|result| result.attempts.take()).for_each(|of_run| rows.append(of_run.into_rows()));
-    rows.into()
+    let (mut attempts, mut slots) = (AttemptRows::default(), SlotRows::default());
+    for rows in results.iter_mut().filter_map(|result| result.rows.take()) {
+        let of_run = rows.into_rows();
+        of_run.0.into_iter().for_each(|of_run| attempts.append(of_run));
+        of_run.1.into_iter().for_each(|of_run| slots.append(of_run));
+    }
+    files.write_attempts(&attempts.into())?;
+    files.write_slots(&slots.into())
 }
 
 /// Fails if a run left jobs unfinished. The caller returns this error last, after all output was written.

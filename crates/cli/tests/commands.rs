@@ -200,7 +200,56 @@ fn the_jobs_of_all_runs_are_written_as_a_table() {
     let undescribed = rows[0].iter().chain(&attempts[0]).find(|name| !page.contains(&format!("`{name}`")));
     assert_eq!(undescribed, None);
     let refused = giveway(folder.path(), &[&args[..], &["--jobs", "jobs.xls"]].concat());
-    assert!(text(&refused.stderr).contains(".csv, .tsv or .jsonl"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains(".csv, .tsv, .jsonl or .parquet"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn an_event_log_has_the_rows_of_its_run() {
+    let folder = folder();
+    let run = |args: &[&str]| {
+        let output = giveway(folder.path(), args);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("no table");
+    let simulated = ["--event-log", "run.eventlog", "--jobs", "jobs.csv", "--attempts", "a.csv", "--slots", "s.csv"];
+    run(&[&["sim", "--workload", "fcs-figure3", "--policy", "giveway"], &simulated[..]].concat());
+    let recorded = ["--jobs", "plan.csv", "--attempts", "a2.csv", "--slots", "s2.csv"];
+    run(&[&["trace", "rows", "run.eventlog"], &recorded[..]].concat());
+    assert_eq!(read("a2.csv"), read("a.csv"));
+    assert_eq!(read("s2.csv"), read("s.csv"));
+    // Never more slots in use than there are, all of them at some time, and none at the end.
+    let slots = read("s.csv");
+    let column = |row: &str, at: usize| row.split(',').nth(at).unwrap_or_default().to_owned();
+    let used = |row: &str| [4, 5].map(|at| column(row, at).parse::<u64>().expect("not a number"));
+    assert!(slots.lines().skip(1).all(|row| used(row)[1] <= used(row)[0]));
+    for kind in ["map", "reduce"] {
+        let of_kind: Vec<&str> = slots.lines().filter(|row| column(row, 3) == kind).collect();
+        assert!(of_kind.iter().any(|row| used(row)[0] == used(row)[1]), "{kind}");
+        assert_eq!(of_kind.last().map(|row| used(row)[1]), Some(0), "{kind}");
+    }
+    // The same completion times in the table of jobs, in the record, and in what-if's row of the record.
+    run(&["what-if", "run.eventlog", "--policy", "fair", "--jobs", "what-if.tsv"]);
+    let what_if = read("what-if.tsv");
+    let of_record = what_if.lines().filter(|row| row.starts_with("recorded\t"));
+    let by_name = |rows: Vec<String>, header: &str, separator: char, name: &str| -> Vec<String> {
+        let at = header.split(separator).position(|column| column == name).expect("no such column");
+        rows.iter().map(|row| row.split(separator).nth(at).unwrap_or_default().to_owned()).collect()
+    };
+    let csv = |name: &str, column: &str| {
+        let table = read(name);
+        let (header, rows) = table.split_once('\n').expect("no header");
+        by_name(rows.lines().map(String::from).collect(), header, ',', column)
+    };
+    let times = csv("jobs.csv", "completion_s");
+    assert_eq!(csv("plan.csv", "recorded_completion_s"), times);
+    let header = what_if.lines().next().unwrap_or_default();
+    assert_eq!(by_name(of_record.map(String::from).collect(), header, '\t', "completion_s"), times);
+    let page = include_str!("../../../docs/rows.md");
+    let headers = header.split('\t').chain(slots.lines().next().unwrap_or_default().split(','));
+    let undescribed: Vec<&str> = headers.filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(undescribed.is_empty(), "{undescribed:?}");
+    let refused = giveway(folder.path(), &["trace", "rows", "jobs.csv", "--slots", "x.csv"]);
+    assert!(text(&refused.stderr).contains("give an event log or a journal"), "{}", text(&refused.stderr));
 }
 
 #[test]

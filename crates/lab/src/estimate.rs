@@ -1,93 +1,8 @@
-//! A figure over several seeds: its mean, its 95 % interval, and its text form.
+//! The text of a figure over several seeds: its mean and its 95 % interval.
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+pub use giveway_sim::statistics::Estimate;
+use giveway_sim::statistics::VANISHED;
 use serde::{Deserialize, Serialize};
-
-/// Mean over seeds with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
-    /// The mean; NaN without values.
-    pub mean: f64,
-    /// Lower and upper end of the interval; `None` for a single value.
-    pub interval: Option<(f64, f64)>,
-}
-
-/// Number of resamples of the bootstrap.
-const RESAMPLES: usize = 2_000;
-/// With fewer values than this, resampling them says little: the interval is their whole range.
-const BOOTSTRAP_VALUES_MIN: usize = 5;
-
-/// The smallest change that is told apart from others.
-const VANISHED: f64 = -0.999;
-
-impl Estimate {
-    /// A value without an interval.
-    pub fn single(value: f64) -> Estimate {
-        Estimate { mean: value, interval: None }
-    }
-
-    /// The mean of these values, one per seed, with a percentile bootstrap interval, which never leaves the range of the values. NaN and
-    /// infinities are ignored.
-    pub fn of(values: &[f64]) -> Estimate {
-        let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        match values.len() {
-            0 => Estimate::single(f64::NAN),
-            1 => Estimate::single(values[0]),
-            count if count < BOOTSTRAP_VALUES_MIN => {
-                let (low, high) = (f64::INFINITY, f64::NEG_INFINITY);
-                let range = values.iter().fold((low, high), |(low, high), value| (low.min(*value), high.max(*value)));
-                Estimate { mean: mean(&values), interval: Some(range) }
-            }
-            _ => Estimate { mean: mean(&values), interval: Some(bootstrap(&values)) },
-        }
-    }
-
-    /// The mean of relative changes (0.1 is 10 % more), one per seed: their geometric mean, so that a half and a double cancel out. What
-    /// vanishes counts as a thousandth.
-    pub fn of_changes(changes: &[f64]) -> Estimate {
-        let known = changes.iter().filter(|change| !change.is_nan());
-        let logs: Vec<f64> = known.map(|change| change.max(VANISHED).ln_1p()).collect();
-        let logs = Estimate::of(&logs);
-        Estimate { mean: logs.mean.exp_m1(), interval: logs.interval.map(|(low, high)| (low.exp_m1(), high.exp_m1())) }
-    }
-
-    /// True for changes to nothing, or almost: their size is not known.
-    pub fn has_vanished(&self) -> bool {
-        self.mean <= VANISHED + 1e-9
-    }
-
-    /// Lower end of the interval; the mean for a single value.
-    pub fn lower(&self) -> f64 {
-        self.interval.map_or(self.mean, |(low, _)| low)
-    }
-
-    /// Upper end of the interval; the mean for a single value.
-    pub fn upper(&self) -> f64 {
-        self.interval.map_or(self.mean, |(_, high)| high)
-    }
-
-    /// True if the interval contains the value.
-    pub fn contains(&self, value: f64) -> bool {
-        (self.lower()..=self.upper()).contains(&value)
-    }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// The middle 95 % of the means of random resamples. Always the same for the same values.
-fn bootstrap(values: &[f64]) -> (f64, f64) {
-    let mut random = Pcg64Mcg::seed_from_u64(0);
-    let mut resampled_mean = || {
-        let sum: f64 = (0..values.len()).map(|_| values[random.random_range(0..values.len())]).sum();
-        sum / values.len() as f64
-    };
-    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| resampled_mean()).collect();
-    means.sort_unstable_by(f64::total_cmp);
-    (means[RESAMPLES / 40], means[RESAMPLES - 1 - RESAMPLES / 40])
-}
 
 /// Unit and text form of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,15 +103,6 @@ mod tests {
         assert_eq!(Unit::Plain.show_estimate(Estimate::single(1.5)), "1.50");
         assert_eq!(Unit::Fraction.show(0.125), "12.5 %");
         assert_eq!(Unit::Seconds.show_estimate(Estimate::of(&[])), "-");
-    }
-
-    #[test]
-    fn intervals_hold_the_mean_and_stay_within_the_values() {
-        let values = [0.9, 1.0, 0.95, 0.99, 1.0, 0.97, 0.98, 1.0];
-        let estimate = Estimate::of(&values);
-        assert!(estimate.contains(estimate.mean) && estimate.upper() <= 1.0 && estimate.lower() >= 0.9, "{estimate:?}");
-        assert!(estimate.upper() - estimate.lower() > 0.01, "{estimate:?}");
-        assert_eq!(Estimate::of(&[1.0, 3.0]).interval, Some((1.0, 3.0)));
     }
 
     #[test]

@@ -63,6 +63,7 @@ mod random_streams;
 pub mod rows;
 mod run;
 mod shuffle;
+pub mod statistics;
 mod tasks;
 pub mod workload;
 

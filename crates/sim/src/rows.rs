@@ -1,10 +1,13 @@
-//! Tables of what happened, with a row for each job or attempt: what commands write with `--jobs` and `--attempts`, and what Python gets. Column names
-//! do not change; docs/rows.md describes them.
+//! Tables of what happened, with a row for each job, attempt or change of used slots: what commands write with `--jobs`, `--attempts` and `--slots`, and what
+//! Python gets. Column names do not change; docs/rows.md describes them.
 
 use crate::Observer;
 use crate::metrics::JobMetrics;
 use crate::workload::{RecordedRun, Workload};
-use giveway_core::{Action, Change, End, Event, Kind, Lifecycle, Locality, RunningAttempt, Start, Time, Work};
+use giveway_core::state::State;
+use giveway_core::{
+    Action, Change, End, Event, Kind, Lifecycle, Locality, NodeId, NodeSpec, PerKind, RunningAttempt, Start, Time, Work,
+};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
@@ -206,63 +209,146 @@ columns! {
     }
 }
 
-/// Collects the attempts of a run.
+columns! {
+    /// The slots of runs: a row for each kind whenever their number or use changes.
+    SlotRows {
+        policy: Text(Arc<str>),
+        seed: Integer(u64),
+        time_s: Real(f64),
+        kind: Text(Arc<str>),
+        slots: Integer(u64),
+        running: Integer(u64),
+    }
+}
+
+/// Collects the attempts of a run, the use of its slots, or both.
 #[derive(Clone, Debug, Default)]
-pub struct Attempts {
+pub struct RunRows {
     policy: Arc<str>,
     seed: u64,
     lifecycle: Lifecycle,
     words: Words,
-    nodes: Vec<Arc<str>>,
-    rows: AttemptRows,
+    /// By node, its name, and its slots while it is up.
+    nodes: Vec<(Arc<str>, PerKind<u32>)>,
+    attempts: Option<AttemptRows>,
+    slots: Option<SlotRows>,
+    /// The present slots, and the running attempts.
+    used: PerKind<[u32; 2]>,
+    /// When they last changed, and what they were then.
+    last: Option<(Time, PerKind<[u32; 2]>)>,
 }
 
-impl Attempts {
+impl RunRows {
     /// Of a run under a policy with a seed.
-    pub fn new(policy: &str, seed: u64) -> Attempts {
-        Attempts { policy: policy.into(), seed, ..Attempts::default() }
+    pub fn new(policy: &str, seed: u64, with_attempts: bool, with_slots: bool) -> RunRows {
+        let attempts = with_attempts.then(AttemptRows::default);
+        let slots = with_slots.then(SlotRows::default);
+        RunRows { policy: policy.into(), seed, attempts, slots, ..RunRows::default() }
     }
 
-    /// The attempts that have ended.
-    pub fn into_rows(self) -> AttemptRows {
-        self.rows
+    /// False if it collects nothing, so that it need not observe.
+    pub fn is_wanted(&self) -> bool {
+        self.attempts.is_some() || self.slots.is_some()
     }
 
-    fn add(&mut self, attempt: &RunningAttempt, end: End, now: Time) {
+    /// The attempts that have ended, and the use of slots.
+    pub fn into_rows(mut self) -> (Option<AttemptRows>, Option<SlotRows>) {
+        self.add_slots();
+        (self.attempts, self.slots)
+    }
+
+    fn add_attempt(&mut self, attempt: &RunningAttempt, end: End, now: Time) {
         let task = attempt.id.task;
-        let rows = &mut self.rows;
+        let kind = self.words.get(kind_word(task.kind));
+        let (start, end) = (self.words.get(start_word(attempt.work)), self.words.get(end_word(end)));
+        let Some(rows) = &mut self.attempts else { return };
         rows.policy.push(Arc::clone(&self.policy));
         rows.seed.push(self.seed);
         rows.job.push(u64::from(task.job.0));
-        rows.kind.push(self.words.get(match task.kind {
-            Kind::Map => "map",
-            Kind::Reduce => "reduce",
-        }));
+        rows.kind.push(kind);
         rows.task.push(u64::from(task.index));
         rows.attempt.push(u64::from(attempt.id.number));
-        rows.node.push(self.nodes.get(attempt.node.0 as usize).cloned().unwrap_or_default());
+        rows.node.push(self.nodes.get(attempt.node.0 as usize).map(|(name, _)| Arc::clone(name)).unwrap_or_default());
         rows.launch_s.push(attempt.launched.as_secs_f64());
         rows.end_s.push(now.as_secs_f64());
-        rows.start.push(self.words.get(start_word(attempt.work)));
-        rows.end.push(self.words.get(end_word(end)));
+        rows.start.push(start);
+        rows.end.push(end);
+    }
+
+    /// Adds rows for what changed at the last instant.
+    fn add_slots(&mut self) {
+        let Some((then, before)) = self.last else { return };
+        for kind in Kind::BOTH.into_iter().filter(|&kind| before[kind] != self.used[kind]) {
+            let word = self.words.get(kind_word(kind));
+            let Some(rows) = &mut self.slots else { return };
+            let [slots, running] = self.used[kind];
+            rows.policy.push(Arc::clone(&self.policy));
+            rows.seed.push(self.seed);
+            rows.time_s.push(then.as_secs_f64());
+            rows.kind.push(word);
+            rows.slots.push(u64::from(slots));
+            rows.running.push(u64::from(running));
+        }
+    }
+
+    fn add_node(&mut self, node: NodeId, spec: &NodeSpec) {
+        let at = node.0 as usize;
+        if self.nodes.len() <= at {
+            self.nodes.resize(at + 1, Default::default());
+        }
+        let slots = PerKind::new(u32::from(spec.map_slots), u32::from(spec.reduce_slots));
+        self.nodes[at] = (self.words.get(&spec.name), slots);
+        Kind::BOTH.into_iter().for_each(|kind| self.used[kind][0] += slots[kind]);
+    }
+
+    /// Goes on from a snapshot, with which the logs of some restarted clusters begin.
+    fn restore(&mut self, state: &State) {
+        self.nodes.clear();
+        self.used = PerKind::default();
+        for (id, node) in state.nodes().iter().filter(|(_, node)| node.is_up()) {
+            self.add_node(id, node.spec());
+            Kind::BOTH.into_iter().for_each(|kind| self.used[kind][1] += node.running(kind).len() as u32);
+        }
+    }
+
+    fn follow(&mut self, change: Change<'_>, now: Time) {
+        match change {
+            Change::NodeJoined { node, spec } => self.add_node(node, spec),
+            Change::NodeLost { node } => {
+                let Some((_, slots)) = self.nodes.get_mut(node.0 as usize) else { return };
+                let lost = std::mem::take(slots);
+                Kind::BOTH.into_iter().for_each(|kind| self.used[kind][0] -= lost[kind]);
+            }
+            Change::Launched { attempt, .. } => self.used[attempt.id.task.kind][1] += 1,
+            Change::Ended { attempt, end } => {
+                let running = &mut self.used[attempt.id.task.kind][1];
+                *running = running.saturating_sub(1);
+                self.add_attempt(&attempt, end, now);
+            }
+            _ => {}
+        }
     }
 }
 
-impl Observer for Attempts {
+impl Observer for RunRows {
     fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
+        if self.last.is_none_or(|(then, _)| then < now) {
+            self.add_slots();
+            self.last = Some((now, self.used));
+        }
+        if let Event::Restored(snapshot) = event {
+            self.restore(&snapshot.state);
+        }
         let mut lifecycle = std::mem::take(&mut self.lifecycle);
-        lifecycle.observe(event, actions, now, &mut |change| match change {
-            Change::NodeJoined { node, spec } => {
-                let at = node.0 as usize;
-                if self.nodes.len() <= at {
-                    self.nodes.resize(at + 1, Arc::default());
-                }
-                self.nodes[at] = self.words.get(&spec.name);
-            }
-            Change::Ended { attempt, end } => self.add(&attempt, end, now),
-            _ => {}
-        });
+        lifecycle.observe(event, actions, now, &mut |change| self.follow(change, now));
         self.lifecycle = lifecycle;
+    }
+}
+
+fn kind_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Map => "map",
+        Kind::Reduce => "reduce",
     }
 }
 

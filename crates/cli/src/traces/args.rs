@@ -1,5 +1,6 @@
 //! Arguments of `giveway trace`.
 
+use crate::table_files::TableFiles;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -18,7 +19,9 @@ EXAMPLES
   Take 500 jobs of the second hour:
       giveway trace sample trace.tsv --jobs 500 --from 1h --to 2h --output jobs.toml
   Make three synthetic days with the distributions of a trace:
-      giveway trace fit trace.tsv --span 3d --output synthetic.toml")]
+      giveway trace fit trace.tsv --span 3d --output synthetic.toml
+  What a cluster has run, as tables:
+      giveway trace rows ~/.giveway/journal --jobs jobs.csv --attempts attempts.csv --slots slots.csv")]
 pub struct Trace {
     /// The subcommand; required.
     #[command(subcommand)]
@@ -38,6 +41,22 @@ pub enum TraceCommand {
     Fit(Fit),
     /// Simulate traces under several policies and write the results as a page of Markdown.
     Compare(Compare),
+    /// Write the jobs of a trace, event log or journal as a table; of an event log or journal also its attempts and slots.
+    Rows(Rows),
+}
+
+/// `giveway trace rows`
+#[derive(Debug, Args)]
+pub struct Rows {
+    /// Trace, event log or journal.
+    #[arg(value_name = "FILE")]
+    pub source: String,
+    /// Duration model for what a trace lacks, as a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub trace_model: Option<PathBuf>,
+    /// Which tables to write.
+    #[command(flatten)]
+    pub tables: TableFiles,
 }
 
 /// A trace and how it is read.

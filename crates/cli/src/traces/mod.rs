@@ -1,14 +1,16 @@
-//! `giveway trace`: describes, converts, samples and imitates traces of other systems.
+//! `giveway trace`: describes, converts, samples and imitates traces of other systems, and writes them as tables.
 
 pub mod args;
 mod compare;
 mod stats;
 
+use crate::table_files::TableFiles;
 use anyhow::{Result, ensure};
-use args::{Convert, Fit, Output, Sample, Source, TraceCommand};
+use args::{Convert, Fit, Output, Rows, Sample, Source, TraceCommand};
 use giveway_cli_common::traces::{open, print_diagnostics};
 use giveway_cli_common::{files, input};
 use giveway_sim::cluster::Cluster;
+use giveway_sim::rows::PlanRows;
 use giveway_traces::{Stats, Trace, TraceJob};
 use std::io::Write;
 
@@ -23,6 +25,7 @@ pub fn run(args: &args::Trace) -> Result<()> {
         TraceCommand::Sample(sample) => self::sample(sample),
         TraceCommand::Fit(fit) => self::fit(fit),
         TraceCommand::Compare(compare) => compare::run(compare),
+        TraceCommand::Rows(rows) => self::rows(rows),
     }
 }
 
@@ -66,6 +69,23 @@ fn fit(args: &Fit) -> Result<()> {
     let table = stats::table(&[("trace", &of_trace), ("synthetic", &Stats::of(&made))]);
     writeln!(std::io::stdout(), "{} synthetic jobs within {span_s:.0} s\n{table}", made.len())?;
     write_workload(&format!("synthetic {}", trace.name()), made, &cluster, &args.output)
+}
+
+fn rows(args: &Rows) -> Result<()> {
+    let TableFiles { jobs, attempts, slots } = &args.tables;
+    let of_attempts = attempts.is_some() || slots.is_some();
+    ensure!(jobs.is_some() || of_attempts, "no table; give at least one of --jobs, --attempts and --slots");
+    args.tables.check_writable()?;
+    if jobs.is_some() {
+        let recorded = input::recorded_run(&args.source, None, args.trace_model.as_deref(), 1)?;
+        args.tables.write_jobs(&PlanRows::of(&recorded.run).into())?;
+    }
+    if of_attempts {
+        let rows = input::rows_of_log(&args.source, attempts.is_some(), slots.is_some())?;
+        args.tables.write_attempts(&rows.0.unwrap_or_default().into())?;
+        args.tables.write_slots(&rows.1.unwrap_or_default().into())?;
+    }
+    Ok(())
 }
 
 /// All jobs of a trace by submission time; prints what was odd.

@@ -55,6 +55,9 @@ pub struct WhatIf {
     /// Write an HTML page.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Write a table of the jobs in every run: CSV, tab-separated or JSON lines, as the extension says (docs/rows.md lists the columns).
+    #[arg(long, value_name = "FILE")]
+    pub jobs: Option<PathBuf>,
 }
 
 impl WhatIf {

@@ -1,10 +1,11 @@
 //! `giveway what-if`: the recorded jobs under other policies and on other clusters, and what changes for each job.
 //!
-//! This file runs the simulations and collects a [`Study`]; `text.rs`, `json.rs` and `page.rs` print it.
+//! This file runs the simulations and collects a [`Study`]; `text.rs`, `json.rs`, `page.rs` and `rows.rs` print it.
 
 pub mod args;
 mod json;
 mod page;
+mod rows;
 mod text;
 
 use crate::text_table::prose;
@@ -101,11 +102,15 @@ pub fn run(args: &WhatIf) -> Result<()> {
     let change = args.cluster_change();
     let changed = if change.is_empty() { None } else { Some(change.apply(&run.cluster)?) };
     files::check_writable(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
+    giveway_cli_common::rows::check_writable(args.jobs.as_deref())?;
     let has_recorded_cluster = !recorded.has_made_cluster && !recorded.has_other_cluster;
     let study = study(run, has_recorded_cluster, changed, policies, args.seed, oddities)?;
     write!(std::io::stdout(), "{}", prose(&text::describe(&study, args.all_jobs)?))?;
     if let Some(file) = &args.json {
         files::write(file, &(json::text(&study)? + "\n"))?;
+    }
+    if let Some(file) = &args.jobs {
+        giveway_cli_common::rows::write(file, &rows::table(&study))?;
     }
     if let Some(file) = &args.report {
         files::write(file, &page::html(&study))?;

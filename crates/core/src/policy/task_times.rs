@@ -288,8 +288,10 @@ impl TaskTimes {
 
     fn update_examples(&mut self) {
         let mut latest: Vec<usize> = (0..self.applications.len()).collect();
-        latest.sort_by_key(|&at| (Reverse(self.applications[at].used), at));
-        latest.truncate(TYPICAL_OF);
+        if latest.len() > TYPICAL_OF {
+            latest.select_nth_unstable_by_key(TYPICAL_OF, |&at| (Reverse(self.applications[at].used), at));
+            latest.truncate(TYPICAL_OF);
+        }
         self.examples = PerKind::from_fn(|kind| {
             let example = |at: usize| self.model(at).tasks[kind].example(self.start.as_secs_f64());
             latest.iter().filter_map(|&at| example(at)).collect()
