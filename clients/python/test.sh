@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the Python package with every Python that is installed: the client against a real cluster of $GIVEWAY_BIN, and the simulator, which is built here.
-# Checks its types if mypy is installed.
+# Checks its types if mypy is installed. Leaves the package in target/python/package.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
@@ -9,8 +9,9 @@ export GIVEWAY_BIN="${GIVEWAY_BIN:-$root/target/debug/giveway}"
 export CARGO_TARGET_DIR="$root/target/python"
 # Not linked with one version of Python.
 PYO3_BUILD_EXTENSION_MODULE=1 cargo build --locked
-package=$(mktemp -d)
-trap 'rm -rf "$package"' EXIT
+package="$CARGO_TARGET_DIR/package"
+rm -rf "$package"
+mkdir -p "$package"
 cp -r giveway "$package/"
 cp "$CARGO_TARGET_DIR/debug/lib_giveway.so" "$package/giveway/_giveway.abi3.so"
 

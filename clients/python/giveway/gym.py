@@ -30,7 +30,7 @@ CLUSTER_FACTS: Tuple[str, ...] = tuple(_native().CLUSTER_FACTS)
 """The numbers in ``observation["cluster"]``."""
 
 
-class Scheduling(gymnasium.Env):  # type: ignore[type-arg]
+class Scheduling(gymnasium.Env):
     """A cluster whose jobs an agent orders.
 
     ``policy`` has everything but the order: preemption, placement, groups and guarantees. ``seed`` of :meth:`reset` draws the jobs, as everywhere. Of more
@@ -110,4 +110,4 @@ class Scheduling(gymnasium.Env):  # type: ignore[type-arg]
         return info
 
 
-gymnasium.register("giveway/Scheduling-v0", entry_point=Scheduling)
+gymnasium.register("giveway/Scheduling-v0", entry_point="giveway.gym:Scheduling")

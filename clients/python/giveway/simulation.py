@@ -290,6 +290,12 @@ def policy(name: str) -> Dict[str, Any]:
     return result
 
 
+def cluster(name: str) -> Dict[str, Any]:
+    """A cluster as a dictionary, to be changed: a built-in one, or that of a built-in workload."""
+    result: Dict[str, Any] = json.loads(_native().cluster(name))
+    return result
+
+
 def workloads() -> Dict[str, str]:
     """The built-in workloads, and what each is."""
     return dict(_native().workloads())

@@ -39,6 +39,16 @@ fn policy(name: &str) -> PyResult<String> {
     serde_json::to_string(&policy).map_err(|error| invalid(error.into()))
 }
 
+/// A cluster as JSON.
+#[pyfunction]
+fn cluster(name: &str) -> PyResult<String> {
+    let as_json = || -> anyhow::Result<String> {
+        let table: toml::Table = toml::from_str(&input::cluster(name)?.to_toml())?;
+        Ok(serde_json::to_string(&table)?)
+    };
+    as_json().map_err(invalid)
+}
+
 /// The names of the built-in workloads, with what each is.
 #[pyfunction]
 fn workloads() -> Vec<(&'static str, &'static str)> {
@@ -101,6 +111,7 @@ fn _giveway(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CLUSTER_FACTS", environment::CLUSTER_FACTS)?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(policy, module)?)?;
+    module.add_function(wrap_pyfunction!(cluster, module)?)?;
     module.add_function(wrap_pyfunction!(workloads, module)?)?;
     module.add_function(wrap_pyfunction!(read_jobs, module)?)?;
     module.add_function(wrap_pyfunction!(read_attempts, module)?)?;

@@ -48,6 +48,38 @@ class Simulation(unittest.TestCase):
             simulated = [row["completion_s"] for row in result.jobs if (row["policy"], row["seed"]) == ("giveway", 1)]
             self.assertEqual(recorded, simulated)
 
+    def test_policies_are_compared_over_pairs_of_seeds(self):
+        compared = giveway.compare(JOBS, ["fair", "giveway", "fcs"], cluster=CLUSTER, runs=5, progress=False)
+        self.assertEqual([change["policy"] for change in compared.changes], ["giveway", "fcs"])
+        ratios = {}
+        for run in compared.runs:
+            ratios.setdefault(run["policy"], []).append(run["mean_completion_s"])
+        logs = [math.log(ours / theirs) for ours, theirs in zip(ratios["giveway"], ratios["fair"])]
+        change = compared.changes[0]
+        self.assertAlmostEqual(change["change"], math.expm1(sum(logs) / 5))
+        self.assertTrue(change["low"] <= change["change"] <= change["high"] and 2 / 32 <= change["p"] <= 1)
+        with self.assertRaisesRegex(giveway.InvalidInput, "no number `speed`; use one of"):
+            giveway.compare(JOBS, ["giveway"], cluster=CLUSTER, metric="speed", runs=1, progress=False)
+
+    def test_what_if_simulates_the_policy_of_the_record_too(self):
+        with tempfile.TemporaryDirectory() as directory:
+            log = Path(directory, "run.log")
+            command = [GIVEWAY, "sim", "--workload", "fcs-figure3", "--policy", "giveway", "--event-log", log]
+            subprocess.run(command, check=True, capture_output=True)
+            result = giveway.what_if(log, ["fair", "giveway"], progress=False)
+            slots = giveway.read_slots(log)
+        self.assertEqual((result.policy, [run["policy"] for run in result.runs]), ("giveway", ["giveway", "fair"]))
+        direct = giveway.simulate("fcs-figure3", "giveway", slots=True, progress=False)
+        self.assertEqual(result.recorded["recorded_completion_s"], direct.jobs["completion_s"])
+        self.assertEqual(set(result.jobs["policy"]), {"giveway", "fair"})
+        self.assertEqual(list(slots), list(direct.slots))
+        self.assertTrue(all(row["running"] <= row["slots"] for row in slots))
+
+    def test_a_cluster_is_a_dictionary(self):
+        cluster = giveway.cluster("fcs")
+        same = giveway.simulate("fcs-figure3", "fair", cluster="fcs", progress=False).runs
+        self.assertEqual(giveway.simulate("fcs-figure3", "fair", cluster=cluster, progress=False).runs, same)
+
     def test_workloads_clusters_and_policies_are_dictionaries(self):
         changed = giveway.policy("giveway")
         changed["name"] = "changed"
