@@ -7,7 +7,7 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 /// Writes to a temporary file in the same directory and renames it to `file`. Devices, pipes and links are written directly.
-pub fn write(file: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+pub fn write(file: &Path, content: &(impl AsRef<[u8]> + ?Sized)) -> Result<()> {
     let context = || cannot_write(file);
     match temporary_beside(file)? {
         None => fs::write(file, content).with_context(context),

@@ -48,7 +48,7 @@ pub fn write(file: &Path, table: &Table) -> Result<()> {
         #[cfg(not(feature = "parquet"))]
         Format::Parquet => unreachable!("its name was refused"),
     };
-    files::write(file, bytes)
+    files::write(file, &bytes)
 }
 
 /// A header and a line for each row.

@@ -126,9 +126,8 @@ impl Policy {
     /// Puts an order that is not registered in place of the unknown ones of its name.
     pub fn set_custom_order(&mut self, order: &CustomOrder) {
         for slots in [&mut self.map, &mut self.reduce] {
-            if matches!(&slots.order, JobOrder::Custom(unknown) if unknown.name() == order.name()) {
-                slots.order = JobOrder::Custom(order.clone());
-            }
+            slots.order.set_custom(order);
+            slots.preempt.iter_mut().for_each(|rule| rule.victims.set_custom(order));
         }
     }
 
@@ -263,7 +262,7 @@ impl Policy {
 impl SlotPolicy {
     /// Everything that some part of it needs.
     pub fn needs(&self) -> Needs {
-        let preemption = if self.preempt.is_empty() { Needs::NOTHING } else { preemption_needs() };
+        let preemption = self.preempt.iter().fold(Needs::NOTHING, |needs, rule| needs | rule.needs());
         self.order.needs() | self.share.needs() | self.placement.needs() | preemption
     }
 
@@ -272,11 +271,6 @@ impl SlotPolicy {
         self.placement.check()?;
         self.preempt.iter().try_for_each(|preemption| preemption.check(kind, self))
     }
-}
-
-/// Victims are chosen by comparing attempts.
-fn preemption_needs() -> Needs {
-    Needs { attempt_progress: true, ..Needs::NOTHING }
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@
 pub mod area;
 pub mod catalog;
 mod composition;
+pub mod custom;
 pub mod estimates;
 pub mod failures;
 pub mod groups;

@@ -264,9 +264,13 @@ impl Scheduler {
         while stragglers.front().is_some_and(|&first| speculation::node_of(self.view(), first).is_none()) {
             stragglers.pop_front();
         }
-        let runs_elsewhere =
-            |&straggler: &TaskId| speculation::node_of(self.view(), straggler).is_some_and(|own| own != node);
-        let at = stragglers.iter().position(runs_elsewhere);
+        let placement = &self.policy.slots(kind).placement;
+        let may_run_here = |&straggler: &TaskId| {
+            let job = self.state.find(straggler.job);
+            speculation::node_of(self.view(), straggler).is_some_and(|own| own != node)
+                && job.is_some_and(|key| placement.may_use(self.state.job(key), key, kind, node, self.state.nodes()))
+        };
+        let at = stragglers.iter().position(may_run_here);
         let straggler = at.and_then(|at| stragglers.remove(at));
         self.cluster.memory.stragglers[kind] = stragglers;
         let Some(straggler) = straggler else { return false };

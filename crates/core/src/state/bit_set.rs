@@ -29,6 +29,11 @@ impl BitSet {
         self.words.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
+    /// True if no number is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
     /// Adds a number, if it is not a member.
     pub fn insert(&mut self, number: u32) {
         let at = number as usize / 64;

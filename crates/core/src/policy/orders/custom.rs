@@ -1,16 +1,13 @@
-//! Orders that a program of one's own brings. It registers them before anything else; a policy then names them like built-in ones.
+//! Orders that a program of one's own brings ([`Custom`]).
 
 use super::{JobOrder, Order, Rank};
 use crate::ids::Kind;
+use crate::policy::custom::{Custom, Part, Registry};
 use crate::policy::{Needs, SlotPolicy, View};
 use crate::reason::Measure;
 use crate::state::Job;
-use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use strum::VariantNames;
-use thiserror::Error;
 
 /// An order of one's own: a number for each job. The job with the lowest gets the next slot.
 ///
@@ -50,79 +47,47 @@ pub trait JobValue: Send + Sync {
     }
 }
 
-/// A custom order as part of a policy. Its name and version are stored in event logs, so that a run is not replayed with another order.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(from = "Recorded")]
-pub struct CustomOrder {
-    name: Arc<str>,
-    version: Arc<str>,
-    /// None if this program has no such order.
-    #[serde(skip)]
-    value: Option<Arc<dyn JobValue>>,
-}
+/// A custom order as part of a policy.
+pub type CustomOrder = Custom<dyn JobValue>;
 
-/// What is stored of a custom order.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Recorded {
-    name: Arc<str>,
-    version: Arc<str>,
-}
+static REGISTERED: Registry<dyn JobValue> = OnceLock::new();
 
-static REGISTERED: OnceLock<Vec<CustomOrder>> = OnceLock::new();
+impl Part for dyn JobValue {
+    const NAME: &'static str = "order";
 
-/// Orders that cannot be registered.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum RegisterError {
-    /// The orders of a program cannot change while it runs.
-    #[error("custom orders are already registered; register all of them in one call, before anything else")]
-    AlreadyRegistered,
-    /// Two orders have the same name.
-    #[error("two orders are called `{0}`; rename one of them")]
-    SameName(Arc<str>),
-}
-
-/// Makes orders known to all policies that are read from now on. A program calls it once, at its start.
-pub fn register(orders: impl IntoIterator<Item = CustomOrder>) -> Result<(), RegisterError> {
-    let orders: Vec<CustomOrder> = orders.into_iter().collect();
-    let mut names = HashSet::new();
-    if let Some(twice) =
-        orders.iter().find(|order| !names.insert(&*order.name) || JobOrder::VARIANTS.contains(&&*order.name))
-    {
-        return Err(RegisterError::SameName(Arc::clone(&twice.name)));
+    fn registry() -> &'static Registry<dyn JobValue> {
+        &REGISTERED
     }
-    REGISTERED.set(orders).map_err(|_| RegisterError::AlreadyRegistered)
-}
 
-/// The registered order of this name.
-pub(super) fn registered(name: &str) -> Option<CustomOrder> {
-    REGISTERED.get()?.iter().find(|order| &*order.name == name).cloned()
+    fn built_in() -> &'static [&'static str] {
+        JobOrder::VARIANTS
+    }
 }
 
 impl CustomOrder {
     /// An order. Its version changes whenever it would rank jobs differently.
     pub fn new(name: &str, version: &str, value: impl JobValue + 'static) -> CustomOrder {
-        CustomOrder { name: name.into(), version: version.into(), value: Some(Arc::new(value)) }
+        Custom::of(name, version, Arc::new(value))
     }
 
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// The value of a job, as a number that is finite.
+    pub fn value_of(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> f64 {
+        finite(self.part().map_or(0.0, |order| order.value(view, job, kind, extra)))
     }
 
-    fn value_of(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> f64 {
-        // A policy with an unknown order is refused by its check.
-        finite(self.value.as_ref().map_or(0.0, |order| order.value(view, job, kind, extra)))
+    /// The same as an integer that keeps the order, above the job's number.
+    pub fn rank_of(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> Rank {
+        Rank::from(sortable(self.value_of(view, job, kind, extra))) << 32 | Rank::from(job.sequence())
     }
 }
 
 impl Order for CustomOrder {
     fn needs(&self) -> Needs {
-        self.value.as_ref().map_or(Needs::NOTHING, |order| order.needs())
+        self.part().map_or(Needs::NOTHING, |order| order.needs())
     }
 
     fn rank(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> Rank {
-        Rank::from(sortable(self.value_of(view, job, kind, extra))) << 32 | Rank::from(job.sequence())
+        self.rank_of(view, job, kind, extra)
     }
 
     fn measure(&self, view: View<'_>, job: &Job, kind: Kind) -> Measure {
@@ -130,19 +95,7 @@ impl Order for CustomOrder {
     }
 
     fn check(&self, _: &SlotPolicy) -> Result<(), String> {
-        let CustomOrder { name, version, value } = self;
-        if value.is_some() {
-            return Ok(());
-        }
-        Err(match registered(name) {
-            Some(other) => format!(
-                "its order is version {version} of `{name}`, and this program has version {}; use the program that it was made with",
-                other.version
-            ),
-            None => {
-                format!("this program has no order `{name}`; use the program that registers it (version {version})")
-            }
-        })
+        Custom::check(self)
     }
 }
 
@@ -158,29 +111,11 @@ fn sortable(value: f64) -> u64 {
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-impl From<Recorded> for CustomOrder {
-    fn from(Recorded { name, version }: Recorded) -> CustomOrder {
-        let known = registered(&name).filter(|order| order.version == version);
-        CustomOrder { value: known.and_then(|order| order.value), name, version }
-    }
-}
-
-impl PartialEq for CustomOrder {
-    fn eq(&self, other: &CustomOrder) -> bool {
-        (&self.name, &self.version) == (&other.name, &other.version)
-    }
-}
-
-impl fmt::Debug for CustomOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CustomOrder({} {})", self.name, self.version)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::Policy;
+    use crate::policy::custom::{RegisterError, register};
     use crate::setup::Setup;
 
     struct Smallest;
@@ -204,12 +139,12 @@ mod tests {
         assert!(unknown.contains("smallest") && unknown.contains("remaining-time"), "{unknown}");
 
         let named = |name| CustomOrder::new(name, "2", Smallest);
-        assert_eq!(register([named("a"), named("a")]), Err(RegisterError::SameName("a".into())));
+        assert_eq!(register([named("a"), named("a")]), Err(RegisterError::SameName("order", "a".into())));
         for built_in in ["submission", "remaining-area-and-shuffle", "custom"] {
-            assert_eq!(register([named(built_in)]), Err(RegisterError::SameName(built_in.into())));
+            assert_eq!(register([named(built_in)]), Err(RegisterError::SameName("order", built_in.into())));
         }
         register([named("smallest")]).unwrap();
-        assert_eq!(register([named("late")]), Err(RegisterError::AlreadyRegistered));
+        assert_eq!(register([named("late")]), Err(RegisterError::AlreadyRegistered("order")));
 
         let policy: Policy = toml::from_str(POLICY).unwrap();
         assert_eq!(policy.map.order, JobOrder::Custom(named("smallest")));

@@ -1,7 +1,7 @@
 //! Orders: the rank of a job for a slot.
 //!
 //! One file per order. To add one: write its file with an [`Order`] implementation and its tests, add a variant to [`JobOrder`] and to
-//! `JobOrder::part`, and use it in a policy of the catalogue. Nothing else has to know it. A program of one's own [`register`]s its orders instead.
+//! `JobOrder::part`, and use it in a policy of the catalogue. Nothing else has to know it. A program of one's own [`register`](super::custom::register)s its orders instead.
 
 mod attained_service;
 mod custom;
@@ -13,7 +13,7 @@ mod slots_over_weight;
 mod submission;
 
 pub use attained_service::AttainedService;
-pub use custom::{CustomOrder, JobValue, RegisterError, register};
+pub use custom::{CustomOrder, JobValue};
 pub use remaining_area::{RemainingArea, RemainingAreaAndShuffle};
 pub use remaining_time::RemainingTime;
 pub use remaining_work::RemainingWork;
@@ -21,6 +21,7 @@ pub use slots_over_share::SlotsOverShare;
 pub use slots_over_weight::SlotsOverWeight;
 pub use submission::Submission;
 
+use super::custom::registered;
 use super::{Needs, SlotPolicy, View, estimates};
 use crate::ids::Kind;
 use crate::reason::Measure;
@@ -103,6 +104,13 @@ impl JobOrder {
         }
     }
 
+    /// Puts an order that is not registered in place of the unknown one of its name.
+    pub(super) fn set_custom(&mut self, order: &CustomOrder) {
+        if matches!(self, JobOrder::Custom(unknown) if unknown.name() == order.name()) {
+            *self = JobOrder::Custom(order.clone());
+        }
+    }
+
     pub(super) fn spans_mut(&mut self) -> Option<&mut Span> {
         match self {
             JobOrder::RemainingAreaAndShuffle(order) => Some(&mut order.ahead),
@@ -160,7 +168,7 @@ impl<'de> de::Visitor<'de> for OrderVisitor {
     }
 
     fn visit_str<E: de::Error>(self, name: &str) -> Result<JobOrder, E> {
-        match custom::registered(name) {
+        match registered(name) {
             Some(order) => Ok(JobOrder::Custom(order)),
             None => built_in(name.into_deserializer()),
         }

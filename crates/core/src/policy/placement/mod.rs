@@ -10,18 +10,22 @@ mod colocation;
 mod delay;
 mod delayed_jobs;
 mod migration;
+mod node_filter;
 mod refuse_slow;
 
 pub use delay::nearest_map;
 pub use delayed_jobs::DelayedJobs;
 pub use migration::{Migration, refusals_before_migration};
+pub use node_filter::{CustomNodeFilter, NodeFilter};
 pub use refuse_slow::waiting_work_s;
 pub use refuse_slow::{Refusals, task_time_s};
 
 use crate::action::Locality;
 use crate::ids::{Kind, NodeId, TaskKey};
 use crate::policy::Needs;
+use crate::policy::custom::Custom;
 use crate::reason::SlowNode;
+use crate::state::bit_set::BitSet;
 use crate::state::{Job, JobKey, NodeTable};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -62,6 +66,9 @@ pub struct Placement {
     /// refused by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refuse_slow: Option<f64>,
+    /// Which nodes a job may use at all, by a filter that the program registered. Every node by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_filter: Option<CustomNodeFilter>,
 }
 
 impl Default for Placement {
@@ -77,6 +84,7 @@ impl Default for Placement {
             colocation_delay: Span::ZERO,
             migration: Migration::DEFAULT,
             refuse_slow: None,
+            node_filter: None,
         }
     }
 }
@@ -102,6 +110,8 @@ pub struct Offer<'a> {
 pub struct AcceptedNodes {
     /// None if it accepts all types.
     refused_types: Option<SmallVec<[bool; 4]>>,
+    /// Those that a filter rejects.
+    rejected: BitSet,
     /// The job, if it has paused reduces: the nodes that keep them are accepted.
     paused_job: Option<JobKey>,
 }
@@ -109,9 +119,12 @@ pub struct AcceptedNodes {
 impl AcceptedNodes {
     /// True if a node is one of them.
     pub fn contains(&self, node: NodeId, nodes: &NodeTable) -> bool {
-        let Some(refused_types) = &self.refused_types else { return true };
+        if self.are_all() {
+            return true;
+        }
         let keeps_paused = |job: JobKey| nodes.get(node).paused().iter().any(|&(owner, _)| owner == job);
-        !refused_types[nodes.type_of(node)] || self.paused_job.is_some_and(keeps_paused)
+        let is_refused = self.refused_types.as_ref().is_some_and(|refused| refused[nodes.type_of(node)]);
+        !is_refused && !self.rejected.contains(node.0) || self.paused_job.is_some_and(keeps_paused)
     }
 
     /// True if some node of a type may be one of them.
@@ -126,7 +139,7 @@ impl AcceptedNodes {
 
     /// True if all nodes are.
     pub fn are_all(&self) -> bool {
-        self.refused_types.is_none()
+        self.refused_types.is_none() && self.rejected.is_empty()
     }
 }
 
@@ -186,6 +199,7 @@ impl Placement {
         if self.refuse_slow.is_some_and(|threshold| !(threshold > 0.0 && threshold < 1.0)) {
             return Err("placement.refuse_slow is a fraction between 0 and 1; write for example 0.75".into());
         }
+        self.node_filter.as_ref().map_or(Ok(()), Custom::check)?;
         self.migration.check()
     }
 
@@ -230,11 +244,26 @@ impl Placement {
         let compares = self.refuse_slow.filter(|_| nodes.types().len() > 1);
         let refused_types = compares.map(|threshold| refuse_slow::refused_types(threshold, job, kind, nodes.types()));
         let paused_job = (kind == Kind::Reduce && !job.paused().is_empty()).then_some(key);
-        AcceptedNodes { refused_types, paused_job }
+        let mut rejected = BitSet::default();
+        if let Some(filter) = self.node_filter.as_ref().and_then(Custom::part) {
+            let refused = nodes.ids_up().filter(|&node| !filter.accepts(job, kind, node, nodes));
+            refused.for_each(|node| rejected.insert(node.0));
+        }
+        AcceptedNodes { refused_types, rejected, paused_job }
+    }
+
+    /// True if a job may use a node at all: no filter rejects it, or it keeps a paused reduce of the job.
+    pub fn may_use(&self, job: &Job, key: JobKey, kind: Kind, node: NodeId, nodes: &NodeTable) -> bool {
+        let Some(filter) = self.node_filter.as_ref().and_then(Custom::part) else { return true };
+        let keeps_paused = || nodes.get(node).paused().iter().any(|&(owner, _)| owner == key);
+        filter.accepts(job, kind, node, nodes) || kind == Kind::Reduce && keeps_paused()
     }
 
     /// The task of a job for an offered slot; none if the job waits for a better offer.
     pub fn choose(&self, job: &mut Job, key: JobKey, kind: Kind, offer: Offer<'_>) -> Option<Choice> {
+        if !self.may_use(job, key, kind, offer.node, offer.nodes) {
+            return None;
+        }
         match kind {
             Kind::Map => delay::choose_map(self, job, offer).map(|(map, locality)| Choice::Map(map, locality)),
             Kind::Reduce => migration::choose_reduce(self, job, key, offer),

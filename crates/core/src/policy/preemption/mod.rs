@@ -17,7 +17,7 @@ pub use victims::{AttemptOrder, VictimOrder};
 
 use super::orders::Rank;
 use super::ranking::Comparison;
-use super::{SlotPolicy, View, area, lag};
+use super::{Needs, SlotPolicy, View, area, lag};
 use crate::action::PreemptAction;
 use crate::ids::{Kind, NodeId, TaskKey};
 use crate::state::{Job, JobKey, RunningAttempt, TaskState};
@@ -71,7 +71,13 @@ impl Preemption {
             return Err("a preemption's margin is a factor of at least 1; write for example 1.25".into());
         }
         self.trigger.check(slots)?;
+        self.victims.check()?;
         self.guards.check()
+    }
+
+    /// What it reads: victims are chosen by comparing attempts.
+    pub(super) fn needs(&self) -> Needs {
+        Needs { attempt_progress: true, ..Needs::NOTHING } | self.victims.needs()
     }
 
     /// True if one more attempt may be stopped on a node: paused ones occupy it.

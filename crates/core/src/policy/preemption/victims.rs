@@ -2,10 +2,10 @@
 
 use super::{Guards, Preemption, is_preemptable};
 use crate::ids::{Kind, NodeId, TaskKey};
-use crate::policy::View;
-use crate::policy::orders::{Order, Rank};
+use crate::policy::orders::{CustomOrder, Order, Rank};
 use crate::policy::placement::AcceptedNodes;
 use crate::policy::ranking::{Comparison, Standing};
+use crate::policy::{Needs, View};
 use crate::state::bit_set::BitSet;
 use crate::state::{JobKey, Task, TaskCounts, TaskState};
 use crate::units::Time;
@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Which job's attempts are victims first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimOrder {
     /// The job that ranks last.
@@ -25,6 +25,8 @@ pub enum VictimOrder {
     LongestRemainingTime,
     /// The job with the most slots over its share.
     MostOverShare,
+    /// The job with the largest value, of an order that the program registered.
+    Custom(CustomOrder),
 }
 
 /// Which attempt of a job is a victim first.
@@ -40,16 +42,32 @@ pub enum AttemptOrder {
 }
 
 impl VictimOrder {
-    pub(super) fn compares_shares(self) -> bool {
-        self == VictimOrder::MostOverShare
+    pub(super) fn compares_shares(&self) -> bool {
+        *self == VictimOrder::MostOverShare
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        if let VictimOrder::Custom(order) = self { order.check() } else { Ok(()) }
+    }
+
+    /// Puts an order that is not registered in place of the unknown one of its name.
+    pub(in crate::policy) fn set_custom(&mut self, order: &CustomOrder) {
+        if matches!(self, VictimOrder::Custom(unknown) if unknown.name() == order.name()) {
+            *self = VictimOrder::Custom(order.clone());
+        }
+    }
+
+    /// What it reads.
+    pub(super) fn needs(&self) -> Needs {
+        if let VictimOrder::Custom(order) = self { order.needs() } else { Needs::NOTHING }
     }
 
     /// True if victims come in the order of rank, last first.
-    pub(super) fn follows_rank(self, order: &impl Order) -> bool {
+    pub(super) fn follows_rank(&self, order: &impl Order) -> bool {
         match self {
             VictimOrder::LowestRank => true,
             VictimOrder::LongestRemainingTime => order.is_by_remaining_time(),
-            VictimOrder::MostOverShare => false,
+            VictimOrder::MostOverShare | VictimOrder::Custom(_) => false,
         }
     }
 }
@@ -211,7 +229,7 @@ impl Victims {
         let place = |key: JobKey| -> Standing {
             let job = state.job(key);
             let by = |number: u64| smallvec![Rank::from(number) << 32 | Rank::from(job.sequence())];
-            match rule.victims {
+            match &rule.victims {
                 VictimOrder::LowestRank => jobs.standing(key, kind),
                 VictimOrder::LongestRemainingTime => by(job.estimate().remaining_time.0),
                 VictimOrder::MostOverShare => {
@@ -219,6 +237,7 @@ impl Victims {
                     let over_milli = ((f64::from(counts.allocated()) - counts.fair_share) * 1e3) as i64;
                     by(over_milli.abs_diff(i64::MIN))
                 }
+                VictimOrder::Custom(order) => smallvec![order.rank_of(jobs.view, job, kind, 0)],
             }
         };
         let running = state.jobs().iter().filter(|(_, job)| !job.is_closed() && is_victim(job.counts(kind)));

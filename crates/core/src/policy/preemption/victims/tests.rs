@@ -1,15 +1,25 @@
 use super::*;
 use crate::event::{NodeSpec, Split};
 use crate::ids::{PerKind, RackId};
+use crate::policy::orders::JobValue;
 use crate::policy::ranking::Rankings;
 use crate::policy::test_state::{at, job, submit};
 use crate::policy::{View, catalog};
-use crate::state::{Estimate, State};
+use crate::state::{Estimate, Job, State};
 use crate::tenants::Tenants;
 use crate::units::{Span, WHOLE_PPM};
 use proptest::prelude::*;
 
 const NODES: u32 = 20;
+
+/// The job that was submitted last.
+struct Latest;
+
+impl JobValue for Latest {
+    fn value(&self, _: View<'_>, job: &Job, _: Kind, _: i32) -> f64 {
+        f64::from(job.sequence())
+    }
+}
 
 /// Nodes with four map slots, every third one slow.
 fn nodes() -> State {
@@ -101,7 +111,8 @@ proptest! {
     fn victims_come_in_the_order_of_all_sorted(
         running in prop::collection::vec(0..3u32, 0..20),
         order in prop_oneof![
-            Just(VictimOrder::LowestRank), Just(VictimOrder::LongestRemainingTime), Just(VictimOrder::MostOverShare)
+            Just(VictimOrder::LowestRank), Just(VictimOrder::LongestRemainingTime), Just(VictimOrder::MostOverShare),
+            Just(VictimOrder::Custom(CustomOrder::new("latest", "1", Latest)))
         ],
     ) {
         let (mut state, kind) = (nodes(), Kind::Map);
@@ -117,7 +128,7 @@ proptest! {
             owners.extend((count > 0).then_some(key));
         }
         let mut rule = policy.map.preempt[0].clone();
-        rule.victims = order;
+        rule.victims = order.clone();
         let jobs = Comparison { view: View { now: at(20.0), state: &state }, policy: &policy, rankings: &rankings };
         let estimate = |key: JobKey| (state.job(key).estimate().remaining_time, state.job(key).sequence());
         let over = |key: JobKey| {
@@ -129,6 +140,7 @@ proptest! {
             VictimOrder::LowestRank => owners.sort_by_key(|&key| Reverse(jobs.standing(key, kind))),
             VictimOrder::LongestRemainingTime => owners.sort_by_key(|&key| Reverse(estimate(key))),
             VictimOrder::MostOverShare => owners.sort_by_key(|&key| Reverse(over(key))),
+            VictimOrder::Custom(_) => owners.sort_by_key(|&key| Reverse(state.job(key).sequence())),
         }
         let mut victims = Victims::of(&rule, kind, jobs);
         let read: Vec<JobKey> = (0..victims.len()).map(|at| victims.get(at).job).collect();
