@@ -175,7 +175,7 @@ pub struct JobOptions {
     /// Pool (queue) to submit to; default: the user's own, named after the user.
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
-    /// Priority: very-high, high, normal, low or very-low.
+    /// Priority: very-high, high, normal, low or very-low. It orders jobs under fifo and capacity and weighs their fair shares under fair and giveway; policies that put the shortest job first do not read it.
     #[arg(long, value_name = "LEVEL", default_value = "normal", value_parser = priority)]
     pub priority: Priority,
     /// Time without progress after which a task attempt fails.

@@ -4,9 +4,13 @@
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+/// A cluster that has just created its folder may not listen yet.
+const LEFT_AFTER: Duration = Duration::from_secs(60);
 /// A longer `$XDG_RUNTIME_DIR` is not used.
 const RUNTIME_DIR_BYTES_MAX: usize = 60;
 
@@ -38,9 +42,30 @@ fn create_in(temporary: &Path, user: u32, name: &str) -> io::Result<PathBuf> {
 
 fn create_below(base: &Path, name: &str) -> io::Result<PathBuf> {
     create_private(base)?;
+    remove_leftovers(base, LEFT_AFTER);
     let folder = base.join(name);
     create_private(&folder)?;
     Ok(folder)
+}
+
+/// Removes the folders of clusters that were killed: those in which nobody has answered for a while. A cluster that starts again creates its own anew.
+fn remove_leftovers(base: &Path, left_after: Duration) {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_old = |path: &Path| {
+        let changed = fs::symlink_metadata(path).and_then(|found| found.modified());
+        changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age >= left_after))
+    };
+    let is_dead = |file: &PathBuf| {
+        fs::symlink_metadata(file).is_ok_and(|found| found.file_type().is_socket())
+            && UnixStream::connect(file).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    for folder in entries.filter(|folder| is_old(folder)) {
+        let sockets: Vec<PathBuf> = fs::read_dir(&folder).into_iter().flatten().flatten().map(|of| of.path()).collect();
+        if !sockets.is_empty() && sockets.iter().all(is_dead) {
+            // What cannot be removed stays.
+            let _ = sockets.iter().try_for_each(fs::remove_file).and_then(|()| fs::remove_dir(&folder));
+        }
+    }
 }
 
 /// Creates a folder and its parents, and makes sure that only its owner can enter it.
@@ -113,6 +138,27 @@ mod tests {
         let _new = UnixListener::bind(&path).unwrap();
         drop(old);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn folders_of_killed_clusters_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let with_socket = |name: &str| {
+            let folder = root.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            UnixListener::bind(folder.join("coordinator")).unwrap()
+        };
+        let _runs = with_socket("runs");
+        drop(with_socket("killed"));
+        fs::create_dir(root.path().join("starts")).unwrap();
+        drop(with_socket("other"));
+        fs::write(root.path().join("other/notes"), "of somebody").unwrap();
+        remove_leftovers(root.path(), LEFT_AFTER);
+        assert!(root.path().join("killed").exists(), "it may be about to listen");
+        remove_leftovers(root.path(), Duration::ZERO);
+        let mut left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["other", "runs", "starts"]);
     }
 
     #[test]
