@@ -374,6 +374,7 @@ async function live(context) {
   await until("cores and memory are there", async () => /\d\.\d\d\t\d+(\.\d)? MB/.test(await text(page, "table")));
   step("only my jobs");
   await page.goto(`${new URL(page.url()).origin}/#/overview`);
+  await page.waitForSelector('select[aria-label="All users"]');
   await page.keyboard.press("m");
   await until("the filter names me", async () =>
     /\(me\)/.test(
