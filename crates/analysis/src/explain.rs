@@ -195,7 +195,7 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, now: Time
             Some(slow_start(*maps, done))
         }
         Some(Blocked::NoSlots) => {
-            Some(format!("No node with {kind} slots is up, other than excluded or drained ones."))
+            Some(format!("No node with {kind} slots is in use: all are lost, excluded or drained."))
         }
         Some(Blocked::BackingOff { until }) => Some(format!(
             "Its pending tasks have failed before; the first of them is tried again in {}.",
@@ -387,8 +387,14 @@ fn lost(job: &JobRow) -> Option<Fact> {
     if job.recovered == 0 && job.lost_with_nodes.is_zero() {
         return None;
     }
-    let text = format!("{} of slot time was lost with nodes.", duration(job.lost_with_nodes));
-    Some(fact(format!("{} ran again after a node was lost", plural(job.recovered, "task")), text))
+    // A node is lost too if the cluster is stopped while tasks run on it.
+    let text =
+        format!("{} of slot time was lost with nodes, or when the cluster stopped.", duration(job.lost_with_nodes));
+    let title = match job.recovered {
+        0 => "Attempts were lost with a node; their tasks run again".to_owned(),
+        tasks => format!("{} ran again because a node was lost", plural(tasks, "task")),
+    };
+    Some(fact(title, text))
 }
 
 fn failed(job: &JobRow) -> Option<Fact> {

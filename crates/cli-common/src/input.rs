@@ -14,7 +14,7 @@ use giveway_sim::rows::{AttemptRows, RunRows, SlotRows};
 use giveway_sim::workload::{self, RecordedRun, Workload};
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Resolves policies by name or file. `all` selects every catalogue policy, without the `chronos(NAME)` forms. Duplicate names are an error.
 pub fn policies(selected: &[String]) -> Result<Vec<Policy>> {
@@ -163,6 +163,8 @@ impl Recorded {
 /// trace one that is made for it; a workload file requires one. What is odd in a trace is printed to standard error.
 pub fn recorded_run(name: &str, given: Option<&Cluster>, model: Option<&Path>, seed: u64) -> Result<Recorded> {
     let is_record = looks_like_file(name) && !name.ends_with(".toml");
+    let journal = journal_in(name);
+    let name = journal.as_deref().unwrap_or(name);
     let is_event_log = is_record && has_event_log(name)?;
     if is_record
         && !is_event_log
@@ -190,8 +192,15 @@ pub fn recorded_run(name: &str, given: Option<&Cluster>, model: Option<&Path>, s
     Ok(Recorded { is_drawn: true, ..Recorded::new(run) })
 }
 
+/// The journal in the directory of a cluster, or in the directory `journal` of it; none in other directories and for files.
+fn journal_in(name: &str) -> Option<String> {
+    let candidates = [Path::new(name).join("log"), Path::new(name).join("journal/log")];
+    let is_journal = |path: &PathBuf| has_event_log(&path.to_string_lossy()).unwrap_or(false);
+    candidates.into_iter().find(is_journal).map(|path| path.to_string_lossy().into_owned())
+}
+
 /// Whether a file is an event log or the journal of a cluster, which contains one.
-fn has_event_log(name: &str) -> Result<bool> {
+pub fn has_event_log(name: &str) -> Result<bool> {
     if Path::new(name).is_dir() {
         return Ok(false);
     }
@@ -247,8 +256,10 @@ fn read(file: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| anyhow!("{file} is not UTF-8 text; save it as UTF-8"))
 }
 
-/// Reads a file; of the journal of a cluster, the event log in it.
+/// Reads a file; of the journal of a cluster, the event log in it. The journal is also found by the cluster's directory.
 pub fn event_log_bytes(file: &str) -> Result<Vec<u8>> {
+    let journal = journal_in(file);
+    let file = journal.as_deref().unwrap_or(file);
     let bytes = fs::read(file).with_context(|| format!("cannot read {file}; check the path"))?;
     if coordinator::is_journal(&bytes) { Ok(coordinator::read_event_log(Path::new(file))?) } else { Ok(bytes) }
 }

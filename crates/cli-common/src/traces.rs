@@ -1,6 +1,7 @@
 //! Traces of other systems as jobs and clusters of the simulator.
 
-use anyhow::{Context, Result};
+use crate::input;
+use anyhow::{Context, Result, ensure};
 use giveway_sim::cluster::Cluster;
 use giveway_sim::workload::RecordedRun;
 use giveway_traces::{Diagnostics, DurationModel, Options, Trace, TraceError};
@@ -37,6 +38,11 @@ pub fn cluster(file: &Path) -> Result<Cluster> {
 
 /// Opens a trace with the duration model of a file, or the default one.
 pub fn open(path: &Path, model: Option<&Path>) -> Result<Trace> {
+    ensure!(
+        !input::has_event_log(&path.to_string_lossy()).unwrap_or(false),
+        "{}: this is an event log, not a trace of another system; use `giveway trace rows`, `sim`, `what-if` or `view`",
+        path.display()
+    );
     let model = match model {
         None => DurationModel::default(),
         Some(file) => {

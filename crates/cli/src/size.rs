@@ -64,7 +64,14 @@ pub fn run(args: &Size) -> Result<()> {
         .map(|policy| smallest(policy, &workload, &cluster, &args.target, args.seed))
         .collect::<Result<Vec<Capacity>>>()?;
     let mut out = std::io::stdout();
-    writeln!(out, "{}: {} jobs, nodes as in {}, seed {}", workload.name, workload.jobs.len(), cluster.name, args.seed)?;
+    writeln!(
+        out,
+        "{}: {} jobs, nodes like those of {}, seed {}",
+        workload.name,
+        workload.jobs.len(),
+        cluster.name,
+        args.seed
+    )?;
     writeln!(out, "{}", table(&policies, &sizes, &cluster))?;
     for (policy, size) in policies.iter().zip(&sizes) {
         if !size.met_below.is_empty() {
@@ -133,7 +140,7 @@ fn answer(policies: &[Policy], sizes: &[Capacity], target: &Target) -> String {
     let part = |(number, (policy, size)): (usize, (&Policy, &Capacity))| match size.nodes {
         Some(nodes) if number == 0 => format!("{} needs {nodes} nodes", policy.name),
         Some(nodes) => format!("{} {nodes}", policy.name),
-        None => format!("{} does not meet it with any size", policy.name),
+        None => format!("{} does not meet the target with any number of nodes", policy.name),
     };
     let parts: Vec<String> = policies.iter().zip(sizes).enumerate().map(part).collect();
     format!("{} for {target}", parts.join(", "))

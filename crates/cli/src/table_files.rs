@@ -1,9 +1,10 @@
 //! The options of commands that write tables.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use giveway_cli_common::rows;
 use giveway_sim::rows::Table;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Which tables a command writes.
@@ -23,7 +24,12 @@ pub struct TableFiles {
 impl TableFiles {
     /// Checks that the files can be created, before a long computation.
     pub fn check_writable(&self) -> Result<()> {
-        rows::check_writable([&self.jobs, &self.attempts, &self.slots].into_iter().filter_map(|file| file.as_deref()))
+        let mut files = HashSet::new();
+        for file in [&self.jobs, &self.attempts, &self.slots].into_iter().flatten() {
+            ensure!(files.insert(file), "two tables would be written to {}; give each its own file", file.display());
+            rows::check_writable([file.as_path()])?;
+        }
+        Ok(())
     }
 
     /// Writes the jobs, if they are wanted.

@@ -164,6 +164,7 @@ columns! {
         map_s: Real(f64),
         reduce_s: Real(f64),
         recorded_completion_s: Real(f64),
+        recorded_job: Integer(u64),
     }
 }
 
@@ -187,6 +188,8 @@ impl PlanRows {
             rows.reduce_s.push(plan.compute(Kind::Reduce).as_secs_f64());
             let recorded = run.jobs.get(at).and_then(|job| job.completion_s);
             rows.recorded_completion_s.push(recorded.unwrap_or(f64::NAN));
+            let number = run.jobs.get(at).and_then(|job| job.number).unwrap_or(plan.id.0);
+            rows.recorded_job.push(u64::from(number));
         }
         rows
     }

@@ -160,9 +160,24 @@ impl Model {
                 self.attempts.progress_ppm.insert(row, *progress_ppm);
             }
         }
+        if matches!(record.event, Event::Restored(_)) {
+            self.follow_restored(record.now);
+        }
         let mut running = std::mem::take(&mut self.running);
         running.observe(&record.event, &record.actions, record.now, &mut |change| self.on_change(record.now, change));
         self.running = running;
+    }
+
+    /// A journal that replaced another begins with what its jobs had done before.
+    fn follow_restored(&mut self, now: Time) {
+        self.version += 1;
+        let version = self.version;
+        for (_, job) in self.replica.state().jobs().iter() {
+            let Some(row) = self.by_id.get(&job.id()).and_then(|&row| self.jobs.get_mut(row as usize)) else {
+                continue;
+            };
+            row.go_on_from(job, now, version);
+        }
     }
 
     fn on_change(&mut self, now: Time, change: Change<'_, u32>) {

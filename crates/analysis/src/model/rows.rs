@@ -2,6 +2,7 @@
 
 use super::columns::Ended;
 use giveway_core::event::{JobSpec, NodeSpec};
+use giveway_core::state::Job;
 use giveway_core::{JobId, Kind, Outcome, Priority, Span, Time};
 use serde::Serialize;
 use strum::IntoStaticStr;
@@ -98,6 +99,23 @@ impl From<Outcome> for JobState {
 }
 
 impl JobRow {
+    /// Takes over what is known of a job that ran before the log began. Preemptions are counted from here on.
+    pub(crate) fn go_on_from(&mut self, job: &Job, now: Time, version: u64) {
+        if self.started.is_some() {
+            return;
+        }
+        self.started = job.first_launch();
+        for kind in Kind::BOTH {
+            let counts = job.counts(kind);
+            let waited = Span::from_secs_f64(counts.finished_wait_s);
+            (self.running[kind.index()], self.done[kind.index()]) = (counts.running.len() as u32, counts.done);
+            self.work_time[kind.index()] = Span(counts.finished_time.0.saturating_sub(waited.0));
+        }
+        self.maps_ended = (job.maps_done() && !job.is_open()).then_some(now);
+        self.paused = job.paused().len() as u32;
+        self.version = version;
+    }
+
     pub(crate) fn new(spec: &JobSpec, now: Time, version: u64) -> JobRow {
         JobRow {
             id: spec.id,

@@ -319,3 +319,24 @@ fn codes_of_the_pages_are_those_of_the_columns() {
         assert!(script.contains(&code), "{code} in {script}");
     }
 }
+
+/// A journal that replaces another tells what its jobs did before: those that run are not waiting.
+#[test]
+fn a_job_that_ran_before_the_log_began_is_not_taken_for_a_new_one() {
+    let mut before = Follower::new("giveway", 2);
+    before.submit_job(0, 6, 1);
+    before.now = Time::ZERO + Span::from_secs(5);
+    let launched = before.offer(0);
+    before.now = Time::ZERO + Span::from_secs(15);
+    before.submit(Event::AttemptFinished { attempt: launched[0], output_bytes: 1 });
+    let snapshot = before.core.snapshot();
+
+    let mut after = Follower::new("giveway", 2);
+    after.submit_job(0, 6, 1);
+    after.now = before.now;
+    after.submit(Event::Restored(Box::new(snapshot)));
+    let job = after.model.job(JobId(0)).unwrap();
+    assert_eq!(job.started, Some(Time::ZERO + Span::from_secs(5)));
+    assert_eq!((job.state(), job.done, job.running), (JobState::Running, [1, 0], [1, 1]));
+    assert_eq!(job.mean_task_time(Kind::Map), before.model.job(JobId(0)).unwrap().mean_task_time(Kind::Map));
+}

@@ -225,7 +225,7 @@ fn reason(workload: &Workload, before: &JobTimes, after: &JobTimes, change: &Job
     if let (Some(old_s), Some(new_s)) = (old.wait_s, new.wait_s)
         && new_s - old_s > change.later_s() / 4.0
     {
-        parts.push(format!("its first map waited {new_s:.0} s instead of {old_s:.0} s"));
+        parts.push(format!("its first map waited {} instead of {}", short_s(new_s), short_s(old_s)));
     }
     let (old_count, new_count) = (overtakers(workload, before, change.job), overtakers(workload, after, change.job));
     if new_count > old_count {
@@ -240,9 +240,15 @@ fn reason(workload: &Workload, before: &JobTimes, after: &JobTimes, change: &Job
     let is_more = stops.into_iter().filter(|(count, ..)| *count > 0);
     parts.extend(is_more.map(|(count, what, how)| format!("{} {how}", plural(count, what))));
     if parts.is_empty() {
-        parts.push("its tasks had fewer slots at the same time, or slower ones".into());
+        parts.push("its tasks had fewer slots at the same time, slower ones, or input farther away".into());
     }
     parts.join("; ")
+}
+
+/// Seconds, with a decimal where a whole number would hide the difference.
+fn short_s(seconds: f64) -> String {
+    let text = if seconds < 10.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") };
+    format!("{} s", text.trim_end_matches(".0"))
 }
 
 /// Number of jobs that were submitted after a job and ended before it.

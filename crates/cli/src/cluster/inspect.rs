@@ -298,7 +298,7 @@ fn set_drained(names: &NodeNames, drained: bool) -> Result<()> {
         if !drained {
             eprintln!("{name} is used again");
         } else if busy > 0 {
-            eprintln!("{name} is draining: it gets no new tasks; {} still there", are_running(busy));
+            eprintln!("{name} is draining: it gets no new tasks; {} there", are_running(busy));
         } else {
             eprintln!("{name} is drained: it gets no new tasks, and nothing runs there");
         }
@@ -307,7 +307,7 @@ fn set_drained(names: &NodeNames, drained: bool) -> Result<()> {
 }
 
 fn are_running(attempts: u16) -> String {
-    if attempts == 1 { "1 task runs".into() } else { format!("{attempts} tasks run") }
+    if attempts == 1 { "1 task is still running".into() } else { format!("{attempts} tasks are still running") }
 }
 
 /// The state of a node in a word, or why it gets no tasks.

@@ -1,6 +1,6 @@
 //! `giveway up`, `down` and `worker`: start and stop the processes of a cluster.
 
-use super::args::{ClusterDir, ClusterOptions, Up, Worker};
+use super::args::{ClusterDir, ClusterOptions, Up, Worker, default_dir};
 use crate::{
     input,
     signals::{self, Hangups},
@@ -140,10 +140,15 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
         cluster.policy(),
         cluster.socket().display()
     )?;
-    if input::policy(&args.options.policy)?.name != cluster.policy() {
+    let wanted = input::policy(&args.options.policy)?.name;
+    // Commands without --dir are for another cluster.
+    let is_usual = cluster.folder() == default_dir();
+    let dir = if is_usual { String::new() } else { format!(" --dir {}", cluster.folder().display()) };
+    if wanted != cluster.policy() {
         writeln!(
             out,
-            "The cluster has work left from its last start and keeps the policy of that; `giveway reload` changes it."
+            "The cluster has jobs left from its last start and keeps the policy of that, {}; `giveway reload{dir}` changes it to {wanted}.",
+            cluster.policy()
         )?;
     }
     // Its socket is removed when the cluster has stopped.
@@ -180,7 +185,7 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     }
     writeln!(
         out,
-        "Submit jobs with `giveway submit APP --input ... --output ...`; stop the cluster with `giveway down` or Ctrl-C."
+        "Submit jobs with `giveway submit APP --input ... --output ...{dir}`; stop the cluster with `giveway down{dir}` or Ctrl-C."
     )?;
     out.flush()?;
     // Same as `giveway down`, and without a connection: a cleaner of temporary files may have removed the socket.

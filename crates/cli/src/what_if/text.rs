@@ -31,7 +31,7 @@ pub(super) fn describe(study: &Study, all_jobs: bool) -> Result<String> {
     if study.rows.iter().all(|row| row.against.is_none()) {
         writeln!(
             out,
-            "There is one simulated run only, and nothing with the same model to compare it with: give another policy, or the recorded one with --recorded-policy."
+            "Only one run was simulated, so there is nothing to compare it with: add a policy, or name the recorded one with --recorded-policy."
         )?;
     }
     for row in &study.rows {

@@ -137,7 +137,8 @@ impl FileSystem for Disk {
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
         match fs::remove_dir_all(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // Not if a file has the name, which is not removed either.
+            Err(error) if is_absence(&error) && !self.exists(path)? => Ok(()),
             removed => removed,
         }
     }

@@ -27,7 +27,11 @@ pub(crate) const SUCCESS: &str = "_SUCCESS";
 /// one that is not this job's; one of this job, which an interrupted coordinator left, is replaced.
 pub(super) fn create(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
     if let Some(parent) = plan.output.parent() {
-        disk.create_folders(parent)?;
+        disk.create_folders(parent).map_err(|error| match error.kind() {
+            // What exists is in the way of the output, and is not the output.
+            io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+            _ => error,
+        })?;
     }
     remove(&plan.output, plan.nonce, disk)?;
     let new = hidden_name(&plan.output, "new", plan.nonce);

@@ -1,7 +1,7 @@
 //! Work on output folders: the only place where the coordinator touches files of users. A slow or hung file system delays the job it belongs to and
 //! no other, because each piece of work runs on a thread of its own (`run.rs`) and its result comes back as an input.
 
-use super::file_system::FileSystem;
+use super::file_system::{FileSystem, is_absence};
 use super::output_folder;
 use crate::apps::{Apps, round_output};
 use crate::input::InputError;
@@ -209,5 +209,11 @@ fn remove(plan: &Plan, with_own: bool, disk: &dyn FileSystem) -> Result<(), Outp
         }
     }
     let synced = if with_own || plan.round > 0 { output_folder::sync_parent(plan, disk) } else { Ok(()) };
+    // Where nothing can be created or synced, nothing is left.
+    let synced = synced.or_else(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => Ok(()),
+        _ if is_absence(&error) => Ok(()),
+        _ => Err(error),
+    });
     first.and(synced.map_err(|error| OutputError::Remove { path: plan.output.clone(), error }))
 }

@@ -68,7 +68,9 @@ fn add_changes(path: &str, before: &Value, after: &Value, lines: &mut Vec<String
         match value {
             Value::Object(fields) => Some(fields.clone().into_iter().collect()),
             Value::Array(items) => {
-                items.iter().map(|item| Some((item.get("name")?.as_str()?.to_owned(), item.clone()))).collect()
+                let by_name = items.iter().map(|item| Some((item.get("name")?.as_str()?.to_owned(), item.clone())));
+                let by_position = || (0..).zip(items).map(|(at, item): (usize, _)| (format!("[{at}]"), item.clone()));
+                by_name.collect::<Option<_>>().or_else(|| Some(by_position().collect()))
             }
             _ => None,
         }
@@ -79,7 +81,8 @@ fn add_changes(path: &str, before: &Value, after: &Value, lines: &mut Vec<String
             let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
             for key in keys {
                 let at = |of: &BTreeMap<String, Value>| of.get(key).cloned().unwrap_or(Value::Null);
-                add_changes(&format!("{path}.{key}"), &at(&old), &at(&new), lines);
+                let dot = if key.starts_with('[') { "" } else { "." };
+                add_changes(&format!("{path}{dot}{key}"), &at(&old), &at(&new), lines);
             }
         }
         _ => {

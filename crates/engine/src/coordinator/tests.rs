@@ -5,7 +5,7 @@ use super::file_system::{AppendFile, Disk, Entry, FileSystem};
 use super::inputs::{ClientLink, Effect, Input};
 use super::journal::{Journal, Metadata};
 use super::output_folder::{self, SUCCESS};
-use super::output_work::{AppRounds, OutputWork};
+use super::output_work::{AppRounds, OutputError, OutputResult, OutputWork};
 use super::planning::{self, Code};
 use super::state_machine::{Coordinator, Settings};
 use crate::apps::Apps;
@@ -366,6 +366,26 @@ fn only_a_folder_with_the_jobs_nonce_is_touched() {
     assert!(other.output.exists());
     output_folder::remove(&other.output, other.nonce, &Disk).unwrap();
     assert!(!other.output.exists());
+}
+
+/// A job whose output cannot be created is rejected, and nothing is left of it that would have to be removed.
+#[test]
+fn an_output_that_cannot_be_created_leaves_nothing() {
+    let folder = TestFolder::new();
+    fs::write(folder.path("file"), "").unwrap();
+    for output in [folder.path("file/out"), PathBuf::from("/proc/out"), folder.path("missing/out")] {
+        let mut plan = folder.plan("out");
+        plan.output.clone_from(&output);
+        plan.request.sync_output = true;
+        let plan = Arc::new(plan);
+        if !output.starts_with(folder.path("missing")) {
+            let created = OutputWork::Create { plan: Arc::clone(&plan) }.run(&Disk, &rounds());
+            let OutputResult::Created(Err(error @ OutputError::Create { .. })) = created else { panic!("{created:?}") };
+            assert!(!error.to_string().contains("exists"), "{error}");
+        }
+        let removed = OutputWork::Remove { plan }.run(&Disk, &rounds());
+        assert!(matches!(removed, OutputResult::Removed(Ok(false))), "{output:?}: {removed:?}");
+    }
 }
 
 /// Who knew the nonce could put a folder of their own in the place of the output.

@@ -9,7 +9,7 @@ pub(super) enum PlanError {
     UnknownApp { name: String, hint: String, known: String },
     #[error("{app} has no option `{option}` and takes none; leave it out")]
     NoOptions { app: &'static str, option: String },
-    #[error("{app} has no option `{option}`; choose one of {known}")]
+    #[error("{app} has no option `{option}`; it has {known}")]
     UnknownOption { app: &'static str, option: String, known: String },
     #[error("{app} needs at least one reduce; ask for one or more, or omit the number")]
     NoReduces { app: &'static str },

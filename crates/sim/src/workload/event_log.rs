@@ -436,7 +436,7 @@ pub fn recorded_cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMo
     let stops = if reporting == HeartbeatMode::Immediate { Costs::engine() } else { Costs::default() };
     let costs = Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..stops };
     Cluster {
-        name: format!("nodes of {name}"),
+        name: name.to_owned(),
         replicas: nodes.len().min(3) as u32,
         nodes: nodes.into_iter().map(node).collect(),
         heartbeat: Span::from_secs(1),

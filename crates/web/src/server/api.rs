@@ -233,6 +233,7 @@ async fn check_change(shared: &Shared, id: u32, caller: &Caller) -> Answer<()> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct JobFilter {
     user: Option<String>,
     pool: Option<String>,

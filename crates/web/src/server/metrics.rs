@@ -69,7 +69,7 @@ fn histogram(out: &mut String, name: &str, pool: &str, values: &[f64]) {
         let count = values.iter().filter(|value| **value <= limit).count();
         let _ = writeln!(out, "{name}_bucket{{pool=\"{pool}\",le=\"{limit}\"}} {count}");
     }
-    let (count, sum) = (values.len(), values.iter().sum::<f64>());
+    let (count, sum) = (values.len(), values.iter().sum::<f64>() + 0.0);
     let _ = writeln!(out, "{name}_bucket{{pool=\"{pool}\",le=\"+Inf\"}} {count}");
     let _ = writeln!(out, "{name}_sum{{pool=\"{pool}\"}} {sum}\n{name}_count{{pool=\"{pool}\"}} {count}");
 }
