@@ -4,25 +4,18 @@
 # `ha`: two ResourceManagers with automatic failover by ZooKeeper, and one sidecar for both. While a container is paused, the active ResourceManager is killed
 #    (SIGKILL), suspended (SIGSTOP, later SIGCONT) or stopped (SIGTERM), in turn. Each time the other one takes over, the sidecar follows it, a second short job is
 #    served by a pause, no attempt of the long job is lost, every output is correct, and nothing stays paused. ROUNDS (3): how many times.
+# `queues`: two leaf queues under parents, each at its maximum with a long job that wants more. For a short job in one of them only containers of that queue are
+#    paused: YARN would give those of the other queue back to it.
 #
-#   yarn/production.sh [ha]
+#   yarn/production.sh [ha|queues]...
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(ha)
+((${#parts[@]})) || parts=(ha queues)
 rounds=${ROUNDS:-3}
-begin_suite production
 fetch_hadoop
 build_plugin
 build_giveway
-
-# The ports of the ResourceManagers, and of ZooKeeper.
-declare -A rm_port
-for id in rm1 rm2; do
-    free_ports
-    rm_port[$id]=$base_port
-done
-zookeeper_port=$((base_port + 6))
 
 state_of() { curl -s --max-time 3 "http://127.0.0.1:$((${rm_port[$1]} + 4))/ws/v1/cluster/info" | grep -o '"haState":"[A-Z]*"' | cut -d '"' -f 4; }
 # active: the ResourceManager that is active.
@@ -38,7 +31,7 @@ active() {
 }
 other_is_active() { id=$(active) && [[ $id != "$1" ]]; }
 stands_by() { [[ $(state_of "$1") == STANDBY ]]; }
-rm_rest() {
+active_rest() {
     local id
     id=$(active) && curl -s --max-time 5 "http://127.0.0.1:$((${rm_port[$id]} + 4))/ws/v1/cluster/$1"
 }
@@ -93,6 +86,16 @@ fail_over() {
 }
 
 part_ha() {
+    rm_rest() { active_rest "$@"; }
+    # The ports of the ResourceManagers, and of ZooKeeper.
+    declare -A rm_port
+    for id in rm1 rm2; do
+        free_ports
+        rm_port[$id]=$base_port
+    done
+    zookeeper_port=$((base_port + 6))
+    ha_properties
+    write_conf "${properties[@]}"
     log "starting ZooKeeper, two ResourceManagers, three NodeManagers and one sidecar"
     start zookeeper java -Xmx128m "${small_jvm[@]}" -cp "$conf:$jars/*" -Dzookeeper.admin.enableServer=false \
         org.apache.zookeeper.server.ZooKeeperServerMain "$zookeeper_port" "$work/zookeeper"
@@ -106,12 +109,59 @@ part_ha() {
     stop_sidecar
 }
 
-make_text long 1 100
-make_text short 1 5
-# Of each of the long job's 5 reduces, for a word.
+# Of six containers each queue may have three: an application master and two reduces.
+queues_at_their_maximum() {
+    [[ $(app_field prod-long runningContainers) == 3 && $(app_field dev-long runningContainers) == 3 ]]
+}
+part_queues() {
+    local q=yarn.scheduler.capacity queue leaf prod dev short app pauses
+    local -A leaves=([prod]=etl [dev]=batch)
+    write_conf
+    local capacities=("$q.root.queues=prod,dev" "$q.maximum-am-resource-percent=1.0" "$q.node-locality-delay=-1")
+    for queue in prod dev; do
+        leaf=${leaves[$queue]}
+        capacities+=("$q.root.$queue.queues=$leaf" "$q.root.$queue.capacity=50" "$q.root.$queue.maximum-capacity=50"
+            "$q.root.$queue.$leaf.capacity=100" "$q.root.$queue.$leaf.user-limit-factor=10"
+            "$q.root.$queue.$leaf.ordering-policy=giveway.yarn.GivewayOrderingPolicy")
+    done
+    site "$conf/capacity-scheduler.xml" "${capacities[@]}"
+    start_sidecar fcs "$event_log"
+    start_hadoop
+    count_words root.prod.etl prod-long long -Dmapreduce.job.reduces=8 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    prod=$!
+    count_words root.dev.batch dev-long long -Dmapreduce.job.reduces=4 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    dev=$!
+    wait_for 300 "both queues to be at their maximum" queues_at_their_maximum
+    sleep 12
+    log "a short job comes in dev"
+    count_words root.dev.batch dev-short short &
+    short=$!
+    wait "$short" || exit 1
+    app=$(app_field prod-long id)
+    pauses=$(count_nodes "Giveway: paused .*${app#application_}")
+    ((pauses == 0)) || fail "$pauses containers of prod were paused for a job of dev"
+    pauses=$(count_nodes 'Giveway: paused')
+    ((pauses > 0)) || fail "nothing was paused for the short job"
+    [[ $(app_field dev-long state) == RUNNING ]] || fail "the long job of dev ended before the short one"
+    log "the short job took $(duration dev-short) ms and $pauses pauses, all of them in its queue"
+    wait "$prod" || exit 1
+    wait "$dev" || exit 1
+    no_lost_work dev-long 4
+    no_lost_work prod-long 8
+    ! pausing_node || fail "some containers were not resumed"
+    log "the long jobs took $(duration prod-long) and $(duration dev-long) ms"
+    stop_sidecar
+}
+
+# Of each of the long jobs' reduces, for a word.
 reduce_ms=${REDUCE_MS:-10000}
-event_log=$work/run.event_log
-ha_properties
-write_conf "${properties[@]}"
-for part in "${parts[@]}"; do "part_$part"; done
-suite_passed
+for part in "${parts[@]}"; do
+    (
+        begin_suite "production-$part"
+        make_text long 1 100
+        make_text short 1 5
+        event_log=$work/run.event_log
+        "part_$part"
+        suite_passed
+    )
+done

@@ -7,7 +7,7 @@ use crate::model::{AttemptRow, JobRow, JobState, Mark, MarkKind, Model, Subject}
 use giveway_core::cluster::{Blocked, KindStatus, PositionReason};
 use giveway_core::policy::catalog;
 use giveway_core::policy::preemption::is_preemptable;
-use giveway_core::{JobId, Kind, Outcome, PreemptAction, Span, TaskKey, Time, plural};
+use giveway_core::{JobId, Kind, Measure, Outcome, PreemptAction, Span, TaskKey, Time, plural};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -76,13 +76,13 @@ pub struct Decision {
     pub text: String,
 }
 
-/// Start and end under one policy, in seconds of the log: 5th, 50th and 95th percentile, the middle one only if enough is known.
+/// Start and end under one policy, in seconds of the log: 5th, 50th and 95th percentile, no middle one if it has passed.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyForecast {
     pub policy: String,
     /// When the job starts; none if it has started.
     pub start_s: Option<[Option<f64>; 3]>,
-    /// When it ends; none if it did not end in every run.
+    /// When it ends; none if too little is known of its tasks, or if it did not end in every run.
     pub end_s: Option<[Option<f64>; 3]>,
 }
 
@@ -229,7 +229,8 @@ fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> 
         Blocked::Queued(positions) => Some(positions.first()?.reason.rank.measure),
         _ => None,
     };
-    let own = measure(id).map_or_else(String::new, |own| own.amount());
+    let own_measure = measure(id);
+    let own = own_measure.map_or_else(String::new, |own| own.amount());
     let bar = |job: JobId| {
         let measure = measure(job)?;
         // Without what is measured, if that is the same as in the text above.
@@ -241,8 +242,13 @@ fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> 
         Some(Bar { job, name, value: measure.number(), text })
     };
     let first = ahead.iter().take(BARS_MAX - 1).copied();
-    let bars = first.chain(Some(id).filter(|_| !ahead.is_empty())).filter_map(bar).collect();
-    let text = format!("Rank {} of the waiting jobs: {reason}.", ahead.len() + 1);
+    let bars: Vec<Bar> = first.chain(Some(id).filter(|_| !ahead.is_empty())).filter_map(bar).collect();
+    let mut text = format!("Rank {} of the waiting jobs: {reason}.", ahead.len() + 1);
+    let is_by_work =
+        |measure: &Measure| matches!(measure, Measure::RemainingArea(_) | Measure::RemainingAreaAndShuffle { .. });
+    if own_measure.is_some_and(|own| is_by_work(&own) && bars.iter().any(|bar| bar.value > own.number())) {
+        text.push_str(" Jobs with about as much work left, within a factor of two, rank in the order of submission.");
+    }
     Fact { title, text, cause: !ahead.is_empty(), bars }
 }
 
@@ -388,11 +394,10 @@ fn lost(job: &JobRow) -> Option<Fact> {
         return None;
     }
     // A node is lost too if the cluster is stopped while tasks run on it.
-    let text =
-        format!("{} of slot time was lost with nodes, or when the cluster stopped.", duration(job.lost_with_nodes));
+    let text = format!("{} of slot time was lost.", duration(job.lost_with_nodes));
     let title = match job.recovered {
-        0 => "Attempts were lost with a node; their tasks run again".to_owned(),
-        tasks => format!("{} ran again because a node was lost", plural(tasks, "task")),
+        0 => "Attempts were lost with a node, or when the cluster stopped; their tasks run again".to_owned(),
+        tasks => format!("{} ran again, because a node was lost or the cluster stopped", plural(tasks, "task")),
     };
     Some(fact(title, text))
 }

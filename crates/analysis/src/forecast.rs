@@ -4,7 +4,7 @@
 //! for the task times of each job, larger if they are known from other jobs only; for each running attempt the time that it works longer, given
 //! how long it has worked (`remaining.rs`); and times of the pending tasks that differ from task to task. Jobs that will be submitted are drawn
 //! too, from the recent ones (`arrivals.rs`). The median over the runs is the forecast, the 5th and 95th percentile are its interval. While nothing at all is
-//! known of the task times of a job there is no median: the interval says how little is known.
+//! known of the task times of a live job, its end is not forecast, nor the start of any job.
 
 use crate::arrivals::Arrivals;
 use crate::calibration::widened;
@@ -33,7 +33,7 @@ const RUNS_MIN: u64 = 5;
 pub struct Interval {
     /// The 5th percentile.
     pub low: Time,
-    /// The median; none if too little is known to name one.
+    /// The median; none if it has passed.
     pub median: Option<Time>,
     /// The 95th percentile.
     pub high: Time,
@@ -57,7 +57,7 @@ impl Interval {
 pub struct JobForecast {
     /// When its first task starts; none if it has started.
     pub start: Option<Interval>,
-    /// When it ends; none if it ended in fewer than all runs.
+    /// When it ends; none if nothing is known of the times of its tasks, or if it ended in fewer than all runs.
     pub end: Option<Interval>,
     /// The same as it was drawn, before it was calibrated.
     pub(crate) drawn_end: Option<Interval>,
@@ -153,11 +153,11 @@ impl Present {
                 break;
             }
         }
+        let all_known = self.jobs.iter().all(|job| job.is_known || !job.can_end);
         let jobs = self.jobs.iter().zip(samples).filter(|(job, _)| job.can_end).map(|(job, [starts, ends])| {
             let interval = |times: Vec<Time>| (times.len() as u64 == runs).then(|| interval(times)).flatten();
-            let of_job = |interval: Interval| Interval { median: interval.median.filter(|_| job.is_known), ..interval };
-            let start = if job.started { None } else { interval(starts) };
-            let drawn_end = interval(ends).map(of_job);
+            let start = if job.started || !all_known { None } else { interval(starts) };
+            let drawn_end = if job.is_known { interval(ends) } else { None };
             let end = drawn_end.map(|end| widened(self.now, end, self.widening));
             (job.id, JobForecast { start, end, drawn_end })
         });

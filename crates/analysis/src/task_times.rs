@@ -4,7 +4,7 @@
 
 use crate::model::{JobRow, Model};
 use giveway_core::state::Job;
-use giveway_core::{Kind, Span};
+use giveway_core::{AttemptId, Kind, Span, TaskKey, WHOLE_PPM};
 
 /// The time of a task and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub(crate) struct TaskTime {
     pub(crate) mean: Span,
     /// Standard deviation of the logarithm of its error.
     pub(crate) error: f64,
-    /// False if no task of this kind has been observed, of this job or of another.
+    /// False if nothing was observed of tasks of this kind, of this job or of another.
     pub(crate) is_known: bool,
 }
 
@@ -34,6 +34,13 @@ const FIXED_MAX_S: f64 = 5.0;
 const TASK_NOISE: f64 = 0.2;
 const TASK_NOISE_TASKS: f64 = 10.0;
 
+/// Running maps count from this progress on: before, it is mostly their start. What they will yet meet is not known.
+const EARLY_PPM: u32 = WHOLE_PPM / 100;
+const EARLY_ERROR: f64 = 0.2;
+
+/// Before a map has finished: the part of its input that a job's maps write.
+const OUTPUT_GUESSED: f64 = 0.1;
+
 /// Words of a name that are looked at.
 const WORDS_MAX: usize = 6;
 
@@ -51,8 +58,21 @@ pub(crate) const NOTHING_KNOWN: f64 = 2.3;
 
 /// The time of the tasks of a kind of a live job, if the times of its tasks differ by this noise.
 pub(crate) fn task_time(model: &Model, row: &JobRow, job: &Job, kind: Kind, noise: f64) -> TaskTime {
-    let known = of_its_own_tasks(row, kind, noise).or_else(|| of_other_jobs(model, row, kind));
+    let of_others = || match (of_its_running_maps(model, row, job, kind, noise), of_other_jobs(model, row, kind)) {
+        (Some(own), Some(other)) => Some(if other.error < own.error && other.agrees(own) { other } else { own }),
+        (own, other) => own.or(other),
+    };
+    let of_its_maps = || (kind == Kind::Reduce).then(|| of_its_maps(row, task_time(model, row, job, Kind::Map, noise)));
+    let known = of_its_own_tasks(row, kind, noise).or_else(of_others).or_else(|| of_its_maps().flatten());
     known.unwrap_or(TaskTime { mean: job.estimate().task_time[kind], error: UNKNOWN, is_known: false })
+}
+
+impl TaskTime {
+    /// True if both may be right.
+    fn agrees(self, other: TaskTime) -> bool {
+        let log = |time: TaskTime| time.mean.as_secs_f64().max(1e-3).ln();
+        (log(self) - log(other)).abs() <= self.error + other.error
+    }
 }
 
 /// The relative variance of the times of a job's tasks of a kind, over the recent jobs.
@@ -81,6 +101,37 @@ fn of_its_own_tasks(row: &JobRow, kind: Kind, noise: f64) -> Option<TaskTime> {
     let mean = row.mean_task_time(kind)?;
     // The first to end are not just any of them, and later ones may find the nodes in another state.
     Some(TaskTime { mean, error: 0.03 + 1.5 * noise / f64::from(row.done[kind.index()]).sqrt(), is_known: true })
+}
+
+/// From its running maps, while none has finished: they work evenly. A map counts for the part that it has done of one that reads the mean number of bytes.
+fn of_its_running_maps(model: &Model, row: &JobRow, job: &Job, kind: Kind, noise: f64) -> Option<TaskTime> {
+    let mean_bytes = (job.input_bytes() as f64 / job.splits().len().max(1) as f64).max(1.0);
+    let (mut worked_s, mut maps, mut count) = (0.0, 0.0, 0.0);
+    for &index in job.counts(Kind::Map).running.iter().filter(|_| kind == Kind::Map) {
+        let map = TaskKey::map(index);
+        // In a numbered snapshot, the job has another number.
+        let attempt = AttemptId::new(row.id, Kind::Map, index, job.attempt(map).number);
+        let Some((progress_ppm, at)) = model.early_progress(attempt) else { continue };
+        if progress_ppm >= EARLY_PPM && !job.task(map).is_protected() {
+            let part = if job.input_bytes() == 0 { 1.0 } else { job.map_bytes(index) as f64 / mean_bytes };
+            worked_s += job.service(map, at).as_secs_f64();
+            maps += part * f64::from(progress_ppm) / f64::from(WHOLE_PPM);
+            count += 1.0;
+        }
+    }
+    let mean = || Span::from_secs_f64(worked_s / maps);
+    (maps > 0.0).then(|| TaskTime { mean: mean(), error: EARLY_ERROR + 1.5 * noise / f64::sqrt(count), is_known: true })
+}
+
+/// Of reduces while none of any job has finished: as if they took as long for a byte as maps do.
+fn of_its_maps(row: &JobRow, map: TaskTime) -> Option<TaskTime> {
+    let (output, error) = match row.expected_map_output() {
+        Some(bytes) => (bytes, UNKNOWN),
+        None => (OUTPUT_GUESSED * row.input_bytes as f64, NOTHING_KNOWN),
+    };
+    let per_reduce = (output / f64::from(row.tasks[1].max(1))).max(BYTES_MIN);
+    let mean = || map.mean.scaled(per_reduce / bytes_per_task(row, Kind::Map, false));
+    (map.is_known && row.input_bytes > 0).then(|| TaskTime { mean: mean(), error, is_known: false })
 }
 
 /// The median over other jobs, by the bytes that a task reads: over those of the same name, those that share a word of it, or all, whichever agree best.

@@ -144,8 +144,8 @@ pub struct Sim {
     /// Number of seeds to run per policy (1-10000), counting up from --seed; with more than one, the table shows means and 95 % confidence intervals.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// Maximum relative error of job size estimates (0 up to, not including, 1), replacing the workload's own; 0.4 means estimates up to 40 % too low or too high.
-    #[arg(long, value_name = "FRACTION")]
+    /// Maximum relative error of job size estimates (0 up to, not including, 1), replacing the workload's own; 0.4 or 40% means estimates up to 40 % too low or too high.
+    #[arg(long, value_name = "FRACTION", value_parser = fraction)]
     pub estimate_error: Option<f64>,
     /// Write the metrics of every run as JSON.
     #[arg(long, value_name = "FILE")]
@@ -312,4 +312,10 @@ pub struct YarnSidecar {
     /// Memory of one container in MB, used to convert a node's memory to slots; default: the cluster's minimum allocation.
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
     pub slot_mb: Option<u64>,
+}
+
+/// A fraction, as a number or in percent.
+fn fraction(text: &str) -> Result<f64, String> {
+    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
+    number.parse::<f64>().map(|number| number / whole).map_err(|_| "use a fraction such as 0.4 or 40%".into())
 }

@@ -58,7 +58,7 @@ pub fn run(args: &Sim) -> Result<()> {
         if let Some(error) = args.estimate_error {
             ensure!(
                 (0.0..1.0).contains(&error),
-                "invalid --estimate-error {error}; use a fraction from 0 up to, not including, 1, such as 0.4"
+                "invalid --estimate-error {error}; use a fraction from 0 up to, not including, 1, such as 0.4 or 40%"
             );
             workload.estimate_error = error;
         }

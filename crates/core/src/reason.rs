@@ -80,7 +80,7 @@ pub struct RankReason {
 pub struct PreemptReason {
     /// The job that gets the slot.
     pub beneficiary: JobId,
-    /// Why the beneficiary's pool, queue or user comes first, if the policy has such groups.
+    /// Why the beneficiary's pool, queue or user comes first, if the policy has such groups and the victim is in another.
     pub group: Option<Box<GroupReason>>,
     /// What the beneficiary is ranked by.
     pub by: Measure,

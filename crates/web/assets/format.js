@@ -50,7 +50,7 @@ export const elapsed = (log, from, to) =>
 /** All times of day are UTC, as on the command line; a time since the start of a log has no zone. */
 export const zone = (log) => (hasWall(log) ? " UTC" : "");
 
-/** An interval [low, median, high] of a forecast. There is no median while too little is known to name one. */
+/** An interval [low, median, high] of a forecast. There is no median once it has passed. */
 export function expected(log, [low, middle, high]) {
   if (middle === null) return `between ${clock(log, low)} and ${clock(log, high)}`;
   return `${clock(log, middle)} (${clock(log, low)} to ${clock(log, high)})`;

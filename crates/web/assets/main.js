@@ -3,11 +3,12 @@
 import { store } from "./store.js";
 import { h, fill, forgetColors, hideTip } from "./dom.js";
 import { clock, duration, instantText, localTime, parseClock, zone } from "./format.js";
-import { overview, filter, step } from "./overview.js";
+import { filter } from "./job_table.js";
+import { overview } from "./overview.js";
 import { jobPage } from "./job.js";
 import { nodesPage } from "./nodes.js";
 import { comparePage } from "./compare.js";
-import { choice } from "./timeline.js";
+import { choice, step } from "./timeline.js";
 
 const main = document.getElementById("main");
 const byId = (id) => document.getElementById(id);

@@ -15,8 +15,8 @@ use crate::calibration::Calibration;
 use crate::forecast::Forecasts;
 use giveway_core::event_log::Record;
 use giveway_core::{
-    Action, Change, End, Event, JobId, Kind, Lifecycle, NodeId, Outcome, PreemptAction, Reason, RunningAttempt,
-    Scheduler, Setup, SetupError, Span, Start, Time, Work,
+    Action, AttemptId, Change, End, Event, JobId, Kind, Lifecycle, NodeId, Outcome, PreemptAction, Progress, Reason,
+    RunningAttempt, Scheduler, Setup, SetupError, Span, Start, Time, Work,
 };
 use giveway_engine::coordinator::Clock;
 use rustc_hash::FxHashMap;
@@ -43,6 +43,8 @@ pub struct Model {
     /// The number of each record in which the replica decided otherwise than the log; the first only.
     mismatch: Option<u64>,
     running: Lifecycle<u32>,
+    /// Of running maps of jobs none of whose maps has finished: their progress, and when it was reported.
+    early_progress: FxHashMap<AttemptId, (u32, Time)>,
     by_id: FxHashMap<JobId, u32>,
     /// Rows of ended attempts in the order of their end.
     ended: Vec<u32>,
@@ -69,6 +71,7 @@ impl Model {
             replica: Scheduler::new(setup)?,
             mismatch: None,
             running: Lifecycle::default(),
+            early_progress: FxHashMap::default(),
             by_id: FxHashMap::default(),
             ended: Vec::new(),
             excluded: 0,
@@ -154,18 +157,36 @@ impl Model {
         self.actions = actions;
         let is_request = matches!(record.event, Event::NodeDrained { .. } | Event::NodeIncluded { .. });
         self.follow_exclusions(record.now, is_request);
-        if let Event::AttemptPaused { attempt, progress_ppm } = &record.event {
-            // The end of the attempt below records the pause; the progress is what is kept.
-            if let Some(row) = self.running.get(*attempt).map(|running| running.data) {
-                self.attempts.progress_ppm.insert(row, *progress_ppm);
+        match &record.event {
+            Event::AttemptPaused { attempt, progress_ppm } => {
+                // The end of the attempt below records the pause; the progress is what is kept.
+                if let Some(row) = self.running.get(*attempt).map(|running| running.data) {
+                    self.attempts.progress_ppm.insert(row, *progress_ppm);
+                }
             }
-        }
-        if matches!(record.event, Event::Restored(_)) {
-            self.follow_restored(record.now);
+            Event::SlotsOffered { progress, .. } | Event::ProgressReported { progress } => {
+                self.follow_progress(record.now, progress);
+            }
+            Event::Restored(_) => self.follow_restored(record.now),
+            _ => {}
         }
         let mut running = std::mem::take(&mut self.running);
         running.observe(&record.event, &record.actions, record.now, &mut |change| self.on_change(record.now, change));
         self.running = running;
+    }
+
+    fn follow_progress(&mut self, now: Time, progress: &[Progress]) {
+        for &Progress { attempt, progress_ppm } in progress.iter().filter(|of| of.attempt.task.kind == Kind::Map) {
+            let is_early = self.job(attempt.task.job).is_some_and(|job| job.done[Kind::Map.index()] == 0);
+            if is_early && self.running.get(attempt).is_some() {
+                self.early_progress.insert(attempt, (progress_ppm, now));
+            }
+        }
+    }
+
+    /// The progress of a running map of a job none of whose maps has finished, and when it was reported.
+    pub(crate) fn early_progress(&self, attempt: AttemptId) -> Option<(u32, Time)> {
+        self.early_progress.get(&attempt).copied()
     }
 
     /// A journal that replaced another begins with what its jobs had done before.
@@ -269,6 +290,7 @@ impl Model {
 
     fn on_end(&mut self, now: Time, attempt: &RunningAttempt<u32>, end: End) {
         let (row, kind) = (attempt.data, attempt.id.task.kind);
+        self.early_progress.remove(&attempt.id);
         let job_row = self.job_row(attempt.id.task.job).unwrap_or(NONE);
         let ended = Ended::of(end);
         // An attempt that was launched before the journal was replaced has no row.

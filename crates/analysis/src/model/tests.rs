@@ -175,16 +175,20 @@ fn forecasts_contain_what_then_happens() {
 }
 
 #[test]
-fn the_first_job_of_a_cluster_gets_a_range_and_no_median() {
+fn the_first_job_of_a_cluster_is_forecast_once_its_maps_have_made_progress() {
     let (_, records) = records();
     let first = records.iter().position(|record| matches!(record.event, Event::JobSubmitted(_))).unwrap();
     let submitted = model(first + 1);
     let job = submitted.jobs[0].id;
-    let present = Present::of(&submitted).unwrap();
-    let end = present.forecast(&present.policy, Duration::from_secs(60)).jobs[&job].end.unwrap();
-    assert!(end.median.is_none() && end.low > submitted.now, "{end:?}");
-    let width = end.high.since(submitted.now).as_secs_f64() / end.low.since(submitted.now).as_secs_f64();
-    assert!(width > 10.0, "{end:?}");
+    let end = |now: &Model| {
+        let present = Present::of(now).unwrap();
+        present.forecast(&present.policy, Duration::from_secs(60)).jobs[&job].end
+    };
+    assert_eq!(end(&submitted), None);
+    let has_progress = |until: &usize| !model(*until).early_progress.is_empty();
+    let early = model((first..).find(has_progress).unwrap());
+    assert_eq!(early.job(job).unwrap().done, [0; 2]);
+    let end = end(&early).unwrap();
     let actual = model(usize::MAX).jobs[0].ended.unwrap();
     assert!(end.low < actual && actual < end.high, "{end:?}, {actual}");
 }
@@ -198,6 +202,12 @@ fn forecasts_of_an_application_begin_with_what_it_runs_and_requests() {
     follower.submit(Event::JobOpened(Box::new(spec)));
     follower.submit(Event::SlotsRequested { job: JobId(7), maps: 5, reduces: 2 });
     follower.submit(Event::SlotGranted { job: JobId(7), kind: Kind::Map, node: NodeId(1) });
+    follower.offer(0);
+    let running: Vec<giveway_core::AttemptId> = follower.model.running().map(|running| running.id).collect();
+    assert!([0, 7].iter().all(|&job| running.iter().any(|attempt| attempt.task.job == JobId(job))), "{running:?}");
+    follower.now = follower.now + giveway_core::Span::from_secs(10);
+    let progress = running.into_iter().map(|attempt| giveway_core::Progress { attempt, progress_ppm: 100_000 });
+    follower.submit(Event::ProgressReported { progress: progress.collect() });
     let present = Present::of(&follower.model).unwrap();
     let forecasts = present.forecast(&present.policy, Duration::from_secs(60));
     assert!(forecasts.jobs[&JobId(7)].end.is_some() && forecasts.jobs[&JobId(0)].end.is_some(), "{forecasts:?}");

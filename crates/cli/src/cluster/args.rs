@@ -412,6 +412,9 @@ pub struct Top {
     /// How often the view is refreshed.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub interval: Duration,
+    /// Print it once, and also to a pipe or file.
+    #[arg(long, conflicts_with = "interval")]
+    pub once: bool,
 }
 
 /// `giveway logs`

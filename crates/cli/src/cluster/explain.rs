@@ -94,8 +94,7 @@ fn print(explanation: &Explanation, status: Option<&JobStatus>, out: &mut impl W
         for PolicyForecast { policy, start_s, end_s } in &explanation.forecasts {
             let text = |interval: &Option<[Option<f64>; 3]>| interval.and_then(|interval| expected(interval, at));
             let start = text(start_s).map_or_else(String::new, |start| format!("starts {start}, "));
-            let end =
-                text(end_s).map_or_else(|| "does not end in every simulation".into(), |end| format!("ends {end}"));
+            let end = text(end_s).map_or_else(|| "end not known yet".into(), |end| format!("ends {end}"));
             writeln!(out, "     {policy:<18} {start}{end}")?;
         }
     }

@@ -39,7 +39,7 @@ pub fn history(args: &History) -> Result<()> {
 }
 
 fn table(ended: &[EndedJob]) -> TextTable {
-    let header = "job|name|user|pool|outcome|submitted (UTC)|wait|total|maps|reduces|preempted|lost";
+    let header = "job|name|user|pool|outcome|submitted (UTC)|wait|elapsed|maps|reduces|preempted|lost";
     let left_out = "lost|preempted|pool|wait|reduces|maps|user";
     let mut table = TextTable::new(header.split('|')).states("outcome").leave_out(left_out);
     for job in ended {

@@ -3,7 +3,7 @@
 use super::args::{JobSelector, Jobs, Kill, NodeNames, Nodes, NodesCommand, WatchJob, json, now_ms};
 use crate::terminal::{printable, watch};
 use crate::text_table::TextTable;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use giveway_analysis::explain::duration;
 use giveway_analysis::feed::{Feed, JournalFeed};
 use giveway_analysis::forecast::{Forecasts, Present};
@@ -32,11 +32,12 @@ fn render_jobs(args: &Jobs) -> Result<String> {
 }
 
 pub(super) fn jobs_table(rows: &[Row]) -> TextTable {
-    let header = "job|name|application|user|pool|priority|state|submitted (UTC)|wait|elapsed|maps|reduces|paused|expected end (UTC)";
-    let mut table = TextTable::new(header.split('|'))
-        .states("state")
-        .leave_out("application|priority|submitted (UTC)|paused|pool|wait|expected end (UTC)|user");
+    let header = "job|name|application|user|pool|priority|state|submitted (UTC)|wait|elapsed|maps|reduces|paused|expected end (UTC)|90 % interval";
+    let mut table = TextTable::new(header.split('|')).states("state").leave_out(
+        "application|priority|90 % interval|submitted (UTC)|paused|pool|wait|user|reduces|expected end (UTC)",
+    );
     for row in rows {
+        let [end, interval] = row.expected_end_ms.map(expected_end).unwrap_or_default();
         let seconds = |s: f64| duration(Span::from_secs_f64(s));
         table.add_row([
             row.job.to_string(),
@@ -52,7 +53,8 @@ pub(super) fn jobs_table(rows: &[Row]) -> TextTable {
             format!("{}/{}", row.maps_done, row.maps),
             format!("{}/{}", row.reduces_done, row.reduces),
             if row.paused > 0 { row.paused.to_string() } else { String::new() },
-            row.expected_end_ms.and_then(|interval| expected(interval, utc_time)).unwrap_or_default(),
+            end,
+            interval,
         ]);
     }
     table
@@ -60,12 +62,26 @@ pub(super) fn jobs_table(rows: &[Row]) -> TextTable {
 
 /// The jobs of a cluster, and the name of its policy if that can be read.
 pub fn rows(folder: &Path) -> Result<(Vec<Row>, Option<String>)> {
-    let statuses = Client::connect(folder)?.jobs()?;
-    // What the journal adds (the expected end, the policy) is left out if it cannot be read.
+    let statuses = connect_or_history(folder)?.jobs()?;
+    Ok(with_forecast(folder, &statuses))
+}
+
+/// Jobs with what the journal adds, the expected end, and the name of the policy; without, if it cannot be read.
+fn with_forecast(folder: &Path, statuses: &[JobStatus]) -> (Vec<Row>, Option<String>) {
     let model = read_journal(folder);
     let forecasts = model.as_ref().and_then(Present::of).map(|now| now.forecast(&now.policy, FORECAST_LIMIT));
     let rows = statuses.iter().map(|status| Row::new(status, model.as_ref(), forecasts.as_ref())).collect();
-    Ok((rows, model.map(|model| model.scheduler().setup().policy.name.clone())))
+    (rows, model.map(|model| model.scheduler().setup().policy.name.clone()))
+}
+
+/// A connection. What is known of the jobs of a cluster that is down is in its journals.
+fn connect_or_history(folder: &Path) -> Result<Client> {
+    Client::connect(folder).map_err(|error| match error {
+        ClientError::NoCluster { .. } if journal_path(folder).exists() => {
+            anyhow!("{error}. While it is down, `giveway history`, `explain` and `logs` show its jobs")
+        }
+        error => error.into(),
+    })
 }
 
 /// A job in the list. The names are part of the JSON output, which scripts read.
@@ -93,7 +109,7 @@ pub struct Row {
     pub pauses: u32,
     pub early_ends: u32,
     pub kills: u32,
-    /// 5th, 50th and 95th percentile, milliseconds of the Unix epoch; the middle one only if enough is known.
+    /// 5th, 50th and 95th percentile, milliseconds of the Unix epoch; no middle one if it has passed.
     pub expected_end_ms: Option<[Option<f64>; 3]>,
 }
 
@@ -132,7 +148,13 @@ impl Row {
     }
 }
 
-/// An interval as text: the median, if there is one, and from when to when.
+/// The median of an interval, or its latest time if that has passed, and the interval, as times of day.
+fn expected_end([low, middle, high]: [Option<f64>; 3]) -> [String; 2] {
+    let (Some(low), Some(high)) = (low.map(utc_time), high.map(utc_time)) else { return Default::default() };
+    [middle.map_or_else(|| format!("by {high}"), utc_time), format!("{low} to {high}")]
+}
+
+/// An interval as text: the median, if it has not passed, and from when to when.
 pub fn expected([low, middle, high]: [Option<f64>; 3], at: impl Fn(f64) -> String) -> Option<String> {
     let (low, high) = (at(low?), at(high?));
     Some(match middle {
@@ -167,7 +189,7 @@ pub fn job(args: &WatchJob) -> Result<()> {
 
 fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<String> {
     let folder = &show.job.cluster.dir;
-    let job = Client::connect(folder)?.job(JobId(show.job.id))?;
+    let job = connect_or_history(folder)?.job(JobId(show.job.id))?;
     let attempts = if *with_tasks { Some(attempts(folder, &job)?) } else { None };
     if show.json {
         return json(&JobAndAttempts { job: &job, attempts }, watch.watch.is_some());
@@ -185,10 +207,13 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
     }
     match (job.wait_s(), job.total_s()) {
         (Some(wait_s), Some(total_s)) => {
-            writeln!(out, "time        {total_s:.2} s, including {wait_s:.2} s until the first task started")?;
+            writeln!(out, "elapsed     {total_s:.2} s, including {wait_s:.2} s until the first task started")?;
         }
-        (Some(wait_s), None) => writeln!(out, "time        {wait_s:.2} s until the first task started")?,
-        _ => {}
+        (_, None) => {
+            let (rows, _) = with_forecast(folder, std::slice::from_ref(&job));
+            write_life(&rows[0], job.wait_s().is_some(), &mut out)?;
+        }
+        (None, Some(_)) => {}
     }
     writeln!(out, "maps        {} finished, {} running", tasks(job.maps), job.maps.running)?;
     let reduces = job.reduces;
@@ -224,6 +249,19 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
         writeln!(out, "{table}\nStarted: after the job was submitted.")?;
     }
     Ok(out)
+}
+
+/// How long a job has taken so far, and when it is expected to end.
+fn write_life(row: &Row, has_started: bool, out: &mut String) -> std::fmt::Result {
+    let [elapsed, wait] = [row.elapsed_s, row.wait_s].map(|s| duration(Span::from_secs_f64(s)));
+    match has_started {
+        true => writeln!(out, "elapsed     {elapsed}, including {wait} until the first task started")?,
+        false => writeln!(out, "elapsed     {elapsed}; no task has started")?,
+    }
+    match row.expected_end_ms.and_then(|interval| expected(interval, utc_time)) {
+        Some(end) => writeln!(out, "expected    to end at {end} UTC"),
+        None => Ok(()),
+    }
 }
 
 #[derive(Serialize)]
@@ -310,23 +348,40 @@ fn are_running(attempts: u16) -> String {
     if attempts == 1 { "1 task is still running".into() } else { format!("{attempts} tasks are still running") }
 }
 
-/// The state of a node in a word, or why it gets no tasks.
-fn node_state(node: &NodeStatus) -> String {
+/// A node as JSON.
+#[derive(Serialize)]
+struct NodeRow<'a> {
+    #[serde(flatten)]
+    node: &'a NodeStatus,
+    state: &'static str,
+}
+
+/// The state of a node in a word.
+fn state_word(node: &NodeStatus) -> &'static str {
     let is_busy = node.map_slots.1 + node.reduce_slots.1 > 0;
-    match (node.up, node.pid, &node.excluded) {
-        (false, ..) if node.drained => "lost, drained".into(),
-        (false, ..) => "lost".into(),
-        (true, ..) if node.drained && is_busy => "draining".into(),
-        (true, ..) if node.drained => "drained".into(),
-        (true, Some(_), Some(exclusion)) => excluded(exclusion),
-        (true, Some(_), None) => "up".into(),
-        (true, None, _) => "disconnected".into(),
+    match (node.up, node.pid) {
+        (false, _) => "lost",
+        (true, _) if node.drained && is_busy => "draining",
+        (true, _) if node.drained => "drained",
+        (true, None) => "disconnected",
+        (true, Some(_)) if node.excluded.is_some() => "excluded",
+        (true, Some(_)) => "up",
+    }
+}
+
+/// The state of a node, and why it gets no tasks.
+fn node_state(node: &NodeStatus) -> String {
+    match (state_word(node), &node.excluded) {
+        ("lost", _) if node.drained => "lost, drained".into(),
+        ("excluded", Some(exclusion)) => excluded(exclusion),
+        (word, _) => word.into(),
     }
 }
 
 fn render_nodes(args: &Nodes) -> Result<String> {
     let nodes = nodes_by_name(&args.cluster.dir)?;
-    args.format.list(&nodes, args.watch.watch.is_some(), |node| node.name.clone(), || nodes_table(&nodes))
+    let rows: Vec<NodeRow> = nodes.iter().map(|node| NodeRow { node, state: state_word(node) }).collect();
+    args.format.list(&rows, args.watch.watch.is_some(), |row| row.node.name.clone(), || nodes_table(&nodes))
 }
 
 /// The nodes of a cluster by name, numbers in their order.
@@ -388,4 +443,16 @@ pub fn kill(args: &Kill) -> Result<()> {
 /// Finished and total tasks of one kind, as `3/8`.
 fn tasks(counts: TaskCounts) -> String {
     format!("{}/{}", counts.done, counts.total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expected_end_that_may_have_passed_is_told_by_its_latest_time() {
+        let at = |second: u32| Some(f64::from(second) * 1e3);
+        assert_eq!(expected_end([at(1), at(2), at(4)]), ["00:00:02", "00:00:01 to 00:00:04"]);
+        assert_eq!(expected_end([at(1), None, at(4)]), ["by 00:00:04", "00:00:01 to 00:00:04"]);
+    }
 }

@@ -13,9 +13,12 @@ use terminal_size::{Height, terminal_size};
 /// `giveway top`
 pub fn top(args: &Top) -> Result<()> {
     ensure!(
-        std::io::stdout().is_terminal(),
-        "giveway top needs a terminal; use `giveway jobs --watch` or `giveway jobs --json`"
+        args.once || std::io::stdout().is_terminal(),
+        "giveway top needs a terminal; use --once, or `giveway jobs --watch` or `--json`"
     );
+    if args.once {
+        return watch(None, || render(&args.cluster.dir, usize::MAX));
+    }
     let height = || terminal_size().map_or(24, |(_, Height(lines))| usize::from(lines));
     watch(Some(args.interval), || render(&args.cluster.dir, height()))
 }

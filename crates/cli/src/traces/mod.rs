@@ -76,14 +76,14 @@ fn rows(args: &Rows) -> Result<()> {
     let of_attempts = attempts.is_some() || slots.is_some();
     ensure!(jobs.is_some() || of_attempts, "no table; give at least one of --jobs, --attempts and --slots");
     args.tables.check_writable()?;
-    if jobs.is_some() {
-        let recorded = input::recorded_run(&args.source, None, args.trace_model.as_deref(), 1)?;
-        args.tables.write_jobs(&PlanRows::of(&recorded.run).into())?;
-    }
     if of_attempts {
         let rows = input::rows_of_log(&args.source, attempts.is_some(), slots.is_some())?;
         args.tables.write_attempts(&rows.0.unwrap_or_default().into())?;
         args.tables.write_slots(&rows.1.unwrap_or_default().into())?;
+    }
+    if jobs.is_some() {
+        let recorded = input::recorded_run(&args.source, None, args.trace_model.as_deref(), 1)?;
+        args.tables.write_jobs(&PlanRows::of(&recorded.run).into())?;
     }
     Ok(())
 }

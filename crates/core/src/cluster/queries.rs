@@ -1,7 +1,7 @@
 //! Queries for backends and reports. They read the state and change nothing.
 
 use super::Cluster;
-use crate::event::NodeSpec;
+use crate::event::{NodeSpec, Progress};
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::policy::estimates;
 use crate::policy::matching::{Matcher, Routing};
@@ -9,7 +9,7 @@ use crate::policy::ranking::Visits;
 use crate::reason::{RankReason, SlowNode};
 use crate::setup::Setup;
 use crate::state::{Exclusion, Job, JobKey, State, TaskState};
-use crate::units::{Span, Time};
+use crate::units::{Span, Time, WHOLE_PPM};
 use rustc_hash::FxHashSet;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -202,6 +202,14 @@ impl Cluster {
         }
         let Some(job) = self.find(job) else { return false };
         self.needs.remaining_time && estimates::reads_progress(job, kind)
+    }
+
+    /// True if this progress says much that is new of how long the maps of a job take: none has finished, and the attempt is twice as far as was last reported.
+    pub fn is_early_progress(&self, progress: &Progress) -> bool {
+        let task = progress.attempt.task;
+        let Some(job) = self.find(task.job).filter(|_| task.kind == Kind::Map) else { return false };
+        let reported_ppm = job.task(task.key()).progress_ppm();
+        job.counts(Kind::Map).finished == 0 && progress.progress_ppm >= (2 * reported_ppm).max(WHOLE_PPM / 100)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::ids::Kind;
 use crate::policy::Recovery;
 use crate::policy::preemption::{self, Preemption, Round, Victim};
 use crate::policy::recovery::{self, LostTask, RecoverySlot};
-use crate::reason::{PreemptReason, Reason};
+use crate::reason::{GroupReason, PreemptReason, Reason};
 use crate::state::JobKey;
 use std::sync::Arc;
 
@@ -33,9 +33,12 @@ impl Scheduler {
         let (kind, view) = (victim.task.kind, self.view());
         let [beneficiary, owner] = [victim.beneficiary, victim.job].map(|job| self.state.job(job));
         let slots = self.state.nodes().slots()[kind];
+        let group_of = |job| self.rankings.groups(kind).group_reason(job, slots);
+        // Between jobs of one pool, queue or user it explains nothing.
+        let is_other = |group: &Box<GroupReason>| group_of(victim.job).is_none_or(|other| other.name != group.name);
         Reason::Preempted(Box::new(PreemptReason {
             beneficiary: beneficiary.id(),
-            group: self.rankings.groups(kind).group_reason(victim.beneficiary, slots),
+            group: group_of(victim.beneficiary).filter(is_other),
             by: self.policy.measure(view, beneficiary, kind),
             victim: self.policy.measure(view, owner, kind),
             margin_milli: (rule.margin * 1e3) as u64,

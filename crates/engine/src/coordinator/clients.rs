@@ -121,6 +121,7 @@ impl Coordinator {
         let last = self.table.last_round(job);
         match self.table.accepted(last) {
             None => Some(unknown_job(job)),
+            Some(record) if record.finalized && record.outcome == Some(Outcome::Killed) => Some(ToClient::Done),
             Some(record) if record.finalized => Some(ended_already("kill", job)),
             // All its tasks have ended, or none has started: there is nothing to stop. Its output may be published before the kill takes effect.
             Some(record) if record.outcome.is_some() || record.submitted.is_none() => {

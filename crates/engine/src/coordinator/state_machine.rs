@@ -254,6 +254,7 @@ impl Coordinator {
         self.answer_overdue_kill_requests();
         if self.now.since(self.followers_updated) >= self.settings.heartbeat_interval {
             self.followers_updated = self.now;
+            self.submit_progress(|core, progress| core.is_early_progress(progress));
             self.update_followers();
         }
     }
@@ -262,7 +263,9 @@ impl Coordinator {
         let now = self.now;
         let mut expired = self.table.timers.expire(now);
         if expired.is_some() {
-            self.submit_progress(|core, attempt| core.needs_progress_of(attempt.task.job, attempt.task.kind));
+            self.submit_progress(|core, progress| {
+                core.needs_progress_of(progress.attempt.task.job, progress.attempt.task.kind)
+            });
         }
         while let Some(timer) = expired {
             self.submit_event(Event::TimerFired { timer });
@@ -284,7 +287,12 @@ impl Coordinator {
             (0..).zip(&self.nodes).filter(|(_, session)| is_overdue(session)).map(|(node, _)| NodeId(node)).collect();
         for node in overdue {
             let Some(spec) = self.core.node_up(node) else { continue };
-            warn!(node = %spec.name, "worker lost: no heartbeat for {} s", timeout.as_secs_f64());
+            let for_s = timeout.as_secs_f64();
+            if self.nodes[node.0 as usize].has_joined {
+                warn!(node = %spec.name, "worker lost: no heartbeat for {for_s} s");
+            } else {
+                warn!(node = %spec.name, "a worker of before the last stop has not come back for {for_s} s; its tasks run elsewhere");
+            }
             self.lose_node(node);
         }
     }
@@ -297,12 +305,13 @@ impl Coordinator {
             && self.table.jobs.values().all(|job| job.finalized)
     }
 
-    /// Submits the progress of the running attempts that `filter` selects.
-    pub(super) fn submit_progress(&mut self, filter: impl Fn(&Scheduler, AttemptId) -> bool) {
+    /// Submits the progress of running attempts that `filter` selects.
+    pub(super) fn submit_progress(&mut self, filter: impl Fn(&Scheduler, &Progress) -> bool) {
         let progress_of = |(&attempt, reported): (&AttemptId, &ReportedProgress)| {
-            let running = self.table.running.get(attempt).filter(|_| filter(&self.core, attempt))?;
+            let running = self.table.running.get(attempt)?;
             let until = self.now.min(reported.at + self.settings.heartbeat_interval);
-            Some(Progress { attempt, progress_ppm: reported.at_time(until, running) })
+            let progress = Progress { attempt, progress_ppm: reported.at_time(until, running) };
+            filter(&self.core, &progress).then_some(progress)
         };
         let mut progress: Vec<Progress> = self.progress.iter().filter_map(progress_of).collect();
         if !progress.is_empty() {

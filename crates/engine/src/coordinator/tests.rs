@@ -11,9 +11,11 @@ use super::state_machine::{Coordinator, Settings};
 use crate::apps::Apps;
 use crate::job::{Plan, Request};
 use crate::program::{Planner, ProgramId};
-use crate::wire::{FromClient, ToClient};
+use crate::wire::{FromClient, FromWorker, ToClient};
 use giveway_core::policy::catalog;
-use giveway_core::{Capabilities, Event, JobId, Outcome, Priority, Setup, Span, Tenants, Time};
+use giveway_core::{
+    AttemptId, Capabilities, Event, JobId, Kind, Outcome, Priority, Progress, Setup, Span, Tenants, Time,
+};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -678,6 +680,25 @@ fn an_unreadable_round_is_read_again() {
     assert!(coordinator.core.is_running(record.next_round.unwrap()));
 }
 
+/// Forecasts need to know how long the first maps of a job take before one has finished. `fifo` reads no progress.
+#[test]
+fn the_first_maps_of_a_job_report_each_doubling_of_their_progress() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let job = coordinator.submit(folder.plan("out")).unwrap();
+    let (joined, _messages) = recovery::join(1, Vec::new());
+    coordinator.handle(Span(0), vec![joined]);
+    let attempt = AttemptId::new(job, Kind::Map, 0, 0);
+    let mut reported = |progress_ppm| {
+        let message = FromWorker::Heartbeat { progress: vec![Progress { attempt, progress_ppm }] };
+        let wait = coordinator.settings.heartbeat_interval;
+        coordinator.handle(wait, vec![Input::WorkerMessage { link: 1, message }]);
+        let state = coordinator.core.state();
+        state.job(state.find(job).unwrap()).task(attempt.task.key()).progress_ppm()
+    };
+    assert_eq!([9_000, 100_000, 199_000, 250_000].map(&mut reported), [0, 100_000, 100_000, 250_000]);
+}
+
 /// Statuses with long failures of many jobs do not fit into one message.
 #[test]
 fn the_list_of_jobs_is_paged() {
@@ -703,6 +724,17 @@ fn the_list_of_jobs_is_paged() {
     }
     assert_eq!(seen, (1..=40).map(JobId).collect::<Vec<_>>());
     assert_eq!(pages, 4, "ten jobs with failures of 96,000 bytes per MiB");
+}
+
+#[test]
+fn a_job_may_be_killed_twice() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let job = coordinator.submit(folder.plan("out")).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(coordinator.request(FromClient::Kill { job }), ToClient::Done));
+        assert!(coordinator.table.jobs[&job].finalized);
+    }
 }
 
 #[test]

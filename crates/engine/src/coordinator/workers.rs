@@ -300,7 +300,7 @@ impl Coordinator {
         self.drop_connection(node);
         // A reduce that has fetched all its input does not need the lost outputs. The core must have its progress before it decides which maps
         // run again.
-        self.submit_progress(|_, attempt| attempt.task.kind == Kind::Reduce);
+        self.submit_progress(|_, progress| progress.attempt.task.kind == Kind::Reduce);
         self.submit_event(Event::NodeLost { node });
         let running = &self.table.running;
         self.progress.retain(|attempt, _| running.get(*attempt).is_some());

@@ -1,11 +1,12 @@
 //! The folder of a cluster's sockets. The path of a socket is limited to 107 bytes, so it is not in the cluster directory but in a short one: in
 //! `$XDG_RUNTIME_DIR` if that is set and private, otherwise in `/tmp/giveway-UID`. Only its owner can enter it.
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,8 +57,7 @@ fn remove_leftovers(base: &Path, left_after: Duration) {
         changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age >= left_after))
     };
     let is_dead = |file: &PathBuf| {
-        fs::symlink_metadata(file).is_ok_and(|found| found.file_type().is_socket())
-            && UnixStream::connect(file).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        fs::symlink_metadata(file).is_ok_and(|found| found.file_type().is_socket()) && is_refused(file)
     };
     for folder in entries.filter(|folder| is_old(folder)) {
         let sockets: Vec<PathBuf> = fs::read_dir(&folder).into_iter().flatten().flatten().map(|of| of.path()).collect();
@@ -66,6 +66,15 @@ fn remove_leftovers(base: &Path, left_after: Duration) {
             let _ = sockets.iter().try_for_each(fs::remove_file).and_then(|()| fs::remove_dir(&folder));
         }
     }
+}
+
+/// True if nobody listens on a socket. Does not wait for a process that listens and does not accept, because it is stopped.
+fn is_refused(file: &Path) -> bool {
+    let connected = SocketAddrUnix::new(file).and_then(|address| {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        connect(&socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?, &address)
+    });
+    connected == Err(Errno::CONNREFUSED)
 }
 
 /// Creates a folder and its parents, and makes sure that only its owner can enter it.

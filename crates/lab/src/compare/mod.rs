@@ -74,7 +74,10 @@ pub fn run(args: &Compare) -> Result<()> {
 fn select(only: &[String]) -> Result<Vec<&'static Scenario>> {
     let names = || SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = only.iter().find(|name| SCENARIOS.iter().all(|scenario| scenario.name != **name)) {
-        anyhow::bail!("unknown workload `{unknown}`; use one of: {}", names());
+        anyhow::bail!(
+            "no workload of `giveway compare` is named `{unknown}`; use one of: {}. For others, use `giveway sim` or `giveway sweep`",
+            names()
+        );
     }
     Ok(SCENARIOS.iter().filter(|scenario| only.is_empty() || only.iter().any(|name| *name == scenario.name)).collect())
 }

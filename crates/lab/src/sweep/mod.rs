@@ -68,6 +68,11 @@ fn simulate(plan: &Plan, run: PlannedRun, comparison: &Comparison) -> Result<sto
     Ok(store::Metrics::of(&result))
 }
 
+/// The least number of seeds with which the p of one of so many comparisons can be below 0.05: of all signs of the differences, two are as far from zero as any.
+fn enough_seeds(comparisons: usize) -> usize {
+    (comparisons.max(1) as f64 * 2.0 / 0.05).log2().floor() as usize + 1
+}
+
 fn print(plan: &Plan, results: &store::Results, changes: &[Change]) -> Result<()> {
     let baseline = plan.baseline_name();
     let about = format!(
@@ -75,6 +80,12 @@ fn print(plan: &Plan, results: &store::Results, changes: &[Change]) -> Result<()
         plan.seeds.len(),
         changes.len(),
     );
+    let enough = enough_seeds(changes.len());
+    let about = if plan.seeds.len() < enough {
+        format!("{about} With fewer than {enough} seeds no p can be below 0.05.")
+    } else {
+        about
+    };
     let mut table = TextTable::new(["workload", "policy", "mean\n(s)", "p99\n(s)", "change", "p"]).numbers_from(2);
     for (workload, name) in plan.workloads.iter().enumerate() {
         for (policy, settings) in plan.policies.iter().enumerate() {
@@ -92,4 +103,19 @@ fn print(plan: &Plan, results: &store::Results, changes: &[Change]) -> Result<()
     }
     writeln!(std::io::stdout(), "{}\n{table}", prose(&about))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use giveway_sim::statistics::sign_flip_p;
+
+    #[test]
+    fn with_enough_seeds_a_difference_can_be_significant() {
+        for comparisons in [1, 2, 10] {
+            let least_p = |seeds: usize| comparisons as f64 * sign_flip_p(&vec![1.0; seeds]);
+            let enough = enough_seeds(comparisons);
+            assert!(least_p(enough) < 0.05 && least_p(enough - 1) >= 0.05, "{enough} for {comparisons}");
+        }
+    }
 }

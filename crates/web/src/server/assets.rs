@@ -11,7 +11,7 @@ use std::sync::Arc;
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Name, type and content. The scripts are modules that import each other by these names; one of them, `codes.js`, is generated.
-const ASSETS: [(&str, &str, &str); 12] = [
+const ASSETS: [(&str, &str, &str); 16] = [
     ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
     ("main.js", SCRIPT, include_str!("../../assets/main.js")),
     ("store.js", SCRIPT, include_str!("../../assets/store.js")),
@@ -21,7 +21,11 @@ const ASSETS: [(&str, &str, &str); 12] = [
     ("timeline.js", SCRIPT, include_str!("../../assets/timeline.js")),
     ("draw.js", SCRIPT, include_str!("../../assets/draw.js")),
     ("overview.js", SCRIPT, include_str!("../../assets/overview.js")),
+    ("job_table.js", SCRIPT, include_str!("../../assets/job_table.js")),
     ("job.js", SCRIPT, include_str!("../../assets/job.js")),
+    ("job_chart.js", SCRIPT, include_str!("../../assets/job_chart.js")),
+    ("job_tasks.js", SCRIPT, include_str!("../../assets/job_tasks.js")),
+    ("job_why.js", SCRIPT, include_str!("../../assets/job_why.js")),
     ("nodes.js", SCRIPT, include_str!("../../assets/nodes.js")),
     ("compare.js", SCRIPT, include_str!("../../assets/compare.js")),
 ];

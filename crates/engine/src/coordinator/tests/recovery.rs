@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::coordinator::inputs::WorkerLink;
-use crate::wire::{FromWorker, Join, Report, ToWorker, WorkerIdentity};
-use giveway_core::{AttemptId, Kind, NodeId};
+use crate::wire::{Join, Report, ToWorker, WorkerIdentity};
+use giveway_core::NodeId;
 
 /// A worker with one slot of each kind that joins.
 pub(super) fn join(link: u64, running: Vec<AttemptId>) -> (Input, mpsc::Receiver<ToWorker>) {
