@@ -9,6 +9,11 @@ impl State {
     pub fn check(&self) -> Result<(), String> {
         for kind in Kind::BOTH {
             self.check_nodes(kind)?;
+            let stopping: u32 = self.jobs.iter().map(|(_, job)| job.counts(kind).stopping).sum();
+            if stopping != self.jobs.stopping(kind) {
+                let kept = self.jobs.stopping(kind);
+                return Err(format!("{kind} tasks requested to stop: counted {stopping}, kept {kept}"));
+            }
         }
         self.jobs.iter().try_for_each(|(job, _)| self.check_job(job))
     }

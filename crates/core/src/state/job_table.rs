@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use crate::event::JobSpec;
-use crate::ids::JobId;
+use crate::ids::{JobId, Kind, PerKind};
 use crate::units::Time;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,9 @@ pub struct JobTable {
     pub(super) submitted: u32,
     /// The keys of ended jobs; the last one is used first.
     pub(super) free: Vec<u32>,
+    /// Of the running tasks of all jobs, those requested to stop.
+    #[serde(skip)]
+    pub(super) stopping: PerKind<u32>,
 }
 
 impl JobTable {
@@ -58,6 +61,20 @@ impl JobTable {
     #[inline]
     pub(crate) fn get_mut(&mut self, job: JobKey) -> &mut Job {
         self.jobs[job.index()].as_mut().expect("the key of a live job")
+    }
+
+    /// Changes tasks of a job, which may begin or end to be those requested to stop.
+    pub(super) fn change_tasks<T>(&mut self, job: JobKey, kind: Kind, change: impl FnOnce(&mut Job) -> T) -> T {
+        let job = self.jobs[job.index()].as_mut().expect("the key of a live job");
+        let before = job.counts[kind].stopping;
+        let result = change(job);
+        self.stopping[kind] = self.stopping[kind] + job.counts[kind].stopping - before;
+        result
+    }
+
+    /// Of the running tasks of a kind of all jobs, those requested to stop.
+    pub fn stopping(&self, kind: Kind) -> u32 {
+        self.stopping[kind]
     }
 
     /// All live jobs in the order of their keys.
@@ -106,6 +123,7 @@ impl JobTable {
 
     pub(super) fn put(&mut self, key: JobKey, job: Job) {
         self.by_id.insert(job.id, key);
+        Kind::BOTH.into_iter().for_each(|kind| self.stopping[kind] += job.counts[kind].stopping);
         if self.jobs.len() <= key.index() {
             self.jobs.resize_with(key.index() + 1, || None);
         }
@@ -115,7 +133,7 @@ impl JobTable {
     /// The keys without the jobs.
     pub(super) fn without_jobs(&self) -> JobTable {
         let jobs = self.jobs.iter().map(|_| None).collect();
-        JobTable { jobs, by_id: FxHashMap::default(), submitted: self.submitted, free: self.free.clone() }
+        JobTable { jobs, submitted: self.submitted, free: self.free.clone(), ..JobTable::default() }
     }
 
     pub(super) fn remove(&mut self, job: JobKey) {

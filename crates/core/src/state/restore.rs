@@ -219,8 +219,10 @@ impl NodeTypes {
 }
 
 impl JobTable {
-    /// Finds jobs by their ids. Keys without a job are free.
+    /// Finds jobs by their ids, and counts what they request to stop. Keys without a job are free.
     fn index(&mut self) -> Result<(), Inconsistent> {
+        let stopping = |kind: Kind| self.iter().map(move |(_, job)| job.counts[kind].stopping);
+        self.stopping = PerKind::from_fn(|kind| stopping(kind).fold(0, u32::saturating_add));
         self.by_id = self.iter().map(|(key, job)| (job.id, key)).collect();
         ensure(self.by_id.len() == self.keys().len())?;
         let unused = (0..).zip(&self.jobs).filter(|(_, job)| job.is_none()).map(|(key, _)| key);

@@ -207,26 +207,28 @@ impl State {
 
     /// Requests a running task to stop; returns its attempt and node.
     pub(crate) fn request_stop(&mut self, job: JobKey, key: TaskKey, action: PreemptAction) -> (AttemptId, NodeId) {
-        let job = self.jobs.get_mut(job);
-        let task = job.task_mut(key);
-        assert!(task.state == TaskState::Running, "only a running task can be requested to stop");
-        task.state = TaskState::Stopping(action);
-        task.preemptions = task.preemptions.saturating_add(1);
-        let node = task.node;
-        job.counts[key.kind].stopping += 1;
-        (job.attempt(key), node)
+        self.jobs.change_tasks(job, key.kind, |job| {
+            let task = job.task_mut(key);
+            assert!(task.state == TaskState::Running, "only a running task can be requested to stop");
+            task.state = TaskState::Stopping(action);
+            task.preemptions = task.preemptions.saturating_add(1);
+            let node = task.node;
+            job.counts[key.kind].stopping += 1;
+            (job.attempt(key), node)
+        })
     }
 
     /// Requests a task that holds a slot to be killed because its job ended, whatever was requested of it before.
     pub(crate) fn request_kill(&mut self, job: JobKey, key: TaskKey) -> (AttemptId, NodeId) {
-        let job = self.jobs.get_mut(job);
-        let task = job.task_mut(key);
-        assert!(task.holds_slot(), "only a task that holds a slot can be killed");
-        let was_running = task.state == TaskState::Running;
-        task.state = TaskState::Stopping(PreemptAction::Kill);
-        let node = task.node;
-        job.counts[key.kind].stopping += u32::from(was_running);
-        (job.attempt(key), node)
+        self.jobs.change_tasks(job, key.kind, |job| {
+            let task = job.task_mut(key);
+            assert!(task.holds_slot(), "only a task that holds a slot can be killed");
+            let was_running = task.state == TaskState::Running;
+            task.state = TaskState::Stopping(PreemptAction::Kill);
+            let node = task.node;
+            job.counts[key.kind].stopping += u32::from(was_running);
+            (job.attempt(key), node)
+        })
     }
 
     /// A running task finished. If `count_work`, its work is added to the job's `finished_work_s`.
@@ -234,7 +236,7 @@ impl State {
         let key = attempt.task.key();
         let node = self.jobs.get(job).task(key).node;
         let rates = count_work.then(|| self.rates(node));
-        self.jobs.get_mut(job).finish(key, output_bytes, rates, now);
+        self.jobs.change_tasks(job, key.kind, |job| job.finish(key, output_bytes, rates, now));
         self.free_slot(job, attempt, node);
     }
 
@@ -242,18 +244,19 @@ impl State {
     pub(crate) fn pause(&mut self, job: JobKey, attempt: AttemptId, progress_ppm: u32, now: Time) {
         let reduce = attempt.task.index;
         let node = self.jobs.get(job).task(attempt.task.key()).node;
-        self.jobs.get_mut(job).pause(reduce, progress_ppm.min(WHOLE_PPM), now);
+        self.jobs.change_tasks(job, Kind::Reduce, |job| job.pause(reduce, progress_ppm.min(WHOLE_PPM), now));
         self.free_slot(job, attempt, node);
         self.nodes.get_mut(node).paused.push((job, reduce));
     }
 
     /// An attempt that was requested to stop could not be stopped: it runs as before.
     pub(crate) fn cancel_stop(&mut self, job: JobKey, key: TaskKey) {
-        let job = self.jobs.get_mut(job);
-        let task = job.task_mut(key);
-        assert!(task.is_stopping(), "only a task that was requested to stop can go on");
-        task.state = TaskState::Running;
-        job.counts[key.kind].stopping -= 1;
+        self.jobs.change_tasks(job, key.kind, |job| {
+            let task = job.task_mut(key);
+            assert!(task.is_stopping(), "only a task that was requested to stop can go on");
+            task.state = TaskState::Running;
+            job.counts[key.kind].stopping -= 1;
+        });
     }
 
     /// Exempts a running task from preemption.
@@ -283,7 +286,8 @@ impl State {
     pub(crate) fn end_early(&mut self, job: JobKey, attempt: AttemptId, done: u64, output_bytes: u64, now: Time) {
         let node = self.jobs.get(job).task(attempt.task.key()).node;
         let rates = self.rates(node);
-        self.jobs.get_mut(job).end_early(attempt.task.index, done, output_bytes, rates, now);
+        let index = attempt.task.index;
+        self.jobs.change_tasks(job, Kind::Map, |job| job.end_early(index, done, output_bytes, rates, now));
         self.free_slot(job, attempt, node);
     }
 
@@ -296,28 +300,30 @@ impl State {
         now: Time,
     ) -> FailedPrimary {
         let key = attempt.task.key();
-        let failed = self.jobs.get_mut(job);
-        let node = failed.task(key).node;
-        let replacement = failed.speculative.iter().position(|other| other.task == key && !other.stopping);
-        let outcome = match replacement {
-            Some(at) => {
-                let speculative = failed.speculative.remove(at);
-                failed.counts[key.kind].speculative -= 1;
-                let was_stopping = failed.task(key).is_stopping();
-                failed.counts[key.kind].stopping -= u32::from(was_stopping);
-                let task = failed.task_mut(key);
-                task.state = TaskState::Running;
-                task.progress_ppm = 0;
-                (task.number, task.node, task.launched) = (speculative.number, speculative.node, speculative.launched);
-                failed.launch_order[key.kind].add(key.index, &failed.tasks[key.kind][key.index as usize]);
-                FailedPrimary::Replaced
+        let node = self.jobs.get(job).task(key).node;
+        let outcome = self.jobs.change_tasks(job, key.kind, |failed| {
+            let replacement = failed.speculative.iter().position(|other| other.task == key && !other.stopping);
+            match replacement {
+                Some(at) => {
+                    let speculative = failed.speculative.remove(at);
+                    failed.counts[key.kind].speculative -= 1;
+                    let was_stopping = failed.task(key).is_stopping();
+                    failed.counts[key.kind].stopping -= u32::from(was_stopping);
+                    let task = failed.task_mut(key);
+                    task.state = TaskState::Running;
+                    task.progress_ppm = 0;
+                    (task.number, task.node, task.launched) =
+                        (speculative.number, speculative.node, speculative.launched);
+                    failed.launch_order[key.kind].add(key.index, &failed.tasks[key.kind][key.index as usize]);
+                    FailedPrimary::Replaced
+                }
+                None => {
+                    failed.stop(key, now);
+                    failed.make_pending(key, lost_with);
+                    FailedPrimary::Pending
+                }
             }
-            None => {
-                failed.stop(key, now);
-                failed.make_pending(key, lost_with);
-                FailedPrimary::Pending
-            }
-        };
+        });
         self.free_slot(job, attempt, node);
         outcome
     }
@@ -336,18 +342,19 @@ impl State {
     /// A speculative attempt finished first: it becomes the primary one, and the primary one speculative.
     pub(crate) fn promote_speculative(&mut self, job: JobKey, attempt: AttemptId) {
         let key = attempt.task.key();
-        let job = self.jobs.get_mut(job);
-        let task = &mut job.tasks[key.kind][key.index as usize];
-        if task.is_stopping() {
-            task.state = TaskState::Running;
-            job.counts[key.kind].stopping -= 1;
-        }
-        let is_it = |other: &&mut SpeculativeAttempt| (other.task, other.number) == (key, attempt.number);
-        let speculative = job.speculative.iter_mut().find(is_it).expect("the attempt is speculative");
-        std::mem::swap(&mut task.number, &mut speculative.number);
-        std::mem::swap(&mut task.node, &mut speculative.node);
-        std::mem::swap(&mut task.launched, &mut speculative.launched);
-        job.launch_order[key.kind].add(key.index, task);
+        self.jobs.change_tasks(job, key.kind, |job| {
+            let task = &mut job.tasks[key.kind][key.index as usize];
+            if task.is_stopping() {
+                task.state = TaskState::Running;
+                job.counts[key.kind].stopping -= 1;
+            }
+            let is_it = |other: &&mut SpeculativeAttempt| (other.task, other.number) == (key, attempt.number);
+            let speculative = job.speculative.iter_mut().find(is_it).expect("the attempt is speculative");
+            std::mem::swap(&mut task.number, &mut speculative.number);
+            std::mem::swap(&mut task.node, &mut speculative.node);
+            std::mem::swap(&mut task.launched, &mut speculative.launched);
+            job.launch_order[key.kind].add(key.index, task);
+        });
     }
 
     /// Requests the speculative attempts of a task, or of all tasks, to be killed; returns those that were not requested before.

@@ -165,9 +165,7 @@ fn slots_of_use(job: &Job) -> u32 {
 /// Free slots without a reservation. A reservation of a slot that is still being freed takes none of them.
 pub fn unreserved(view: View<'_>, kind: Kind) -> u32 {
     let reservations = view.state.nodes().reservations()[kind];
-    let stopping = |(_, job): (JobKey, &Job)| job.counts(kind).stopping;
-    let being_freed: u32 = if reservations == 0 { 0 } else { view.state.jobs().iter().map(stopping).sum() };
-    let on_free_slots = reservations.saturating_sub(being_freed);
+    let on_free_slots = reservations.saturating_sub(view.state.jobs().stopping(kind));
     view.state.nodes().free()[kind].saturating_sub(on_free_slots)
 }
 
