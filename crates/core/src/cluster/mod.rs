@@ -206,7 +206,13 @@ impl Cluster {
         }
         let view = View { now: self.now, state: &self.state };
         let ranked = self.state.job(job);
-        let rank = ranked.needs_slot(kind).then(|| self.policy.rank(view, ranked, kind, 0));
+        let ranks_victims = self.policy.slots(kind).ranks_victims();
+        let (needs_slot, is_victim) = (ranked.needs_slot(kind), ranks_victims && ranked.may_lose_slot(kind));
+        let rank = (needs_slot || is_victim).then(|| self.policy.rank(view, ranked, kind, 0));
+        if ranks_victims {
+            self.rankings.set_victim(job, kind, rank.filter(|_| is_victim));
+        }
+        let rank = rank.filter(|_| needs_slot);
         if rank.is_some() && self.refusals[kind].are_possible() {
             let refused = self.refusals[kind].of(job, ranked, kind, self.state.nodes());
             self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_refused(job, refused));

@@ -3,7 +3,7 @@
 use super::orders::{CustomOrder, Order, Rank};
 use super::{
     Failures, GroupOrder, JobOrder, Matching, MaxLag, Needs, Placement, PreemptAction, Preemption, Recovery, Share,
-    Speculation, View,
+    Speculation, VictimOrder, View,
 };
 use crate::ids::Kind;
 use crate::reason::Measure;
@@ -264,6 +264,12 @@ impl SlotPolicy {
     pub fn needs(&self) -> Needs {
         let preemption = self.preempt.iter().fold(Needs::NOTHING, |needs, rule| needs | rule.needs());
         self.order.needs() | self.share.needs() | self.placement.needs() | preemption
+    }
+
+    /// True if some rule chooses victims by their ranks.
+    #[inline]
+    pub fn ranks_victims(&self) -> bool {
+        self.preempt.iter().any(|rule| rule.victims == VictimOrder::LowestRank)
     }
 
     fn check(&self, kind: Kind) -> Result<(), String> {

@@ -265,6 +265,12 @@ impl Job {
         !self.closed && self.counts[kind].demand() > 0 && self.may_start(kind)
     }
 
+    /// True if it holds a slot of this kind that was not requested to be freed.
+    #[inline]
+    pub fn may_lose_slot(&self, kind: Kind) -> bool {
+        !self.closed && self.counts[kind].running.len() as u32 > self.counts[kind].stopping
+    }
+
     /// True once it has ended and only waits for its last attempts to leave their slots.
     pub fn is_closed(&self) -> bool {
         self.closed

@@ -12,19 +12,20 @@ pub(super) fn victim(rule: &Preemption, beneficiary: JobKey, jobs: Comparison<'_
     let kind = Kind::Reduce;
     let (view, state) = (jobs.view, jobs.view.state);
     let guards = rule.guards_for(state.job(beneficiary));
-    let may_take = |attempt: &&RunningAttempt| {
+    let mut claim = jobs.claim(beneficiary, kind);
+    let mut may_take = |attempt: &&RunningAttempt| {
         let (victim, task) = (attempt.job, TaskKey { kind, index: attempt.task });
         !state.job(victim).is_closed()
             && is_preemptable(state.job(victim), task, &guards, view.now)
-            && jobs.may_take(beneficiary, victim, kind)
-            && jobs.is_ahead_by(rule.margin, beneficiary, victim, kind)
+            && claim.may_take(victim)
+            && claim.is_ahead_by(rule.margin, victim)
     };
     state.job(beneficiary).paused().iter().find_map(|&(index, _)| {
         let node = state.job(beneficiary).task(TaskKey::reduce(index)).node();
         if !needs_slot(view, beneficiary, node) || !rule.may_stop_more(view, node) {
             return None;
         }
-        let takeable = state.node(node).running(kind).iter().filter(may_take);
+        let takeable = state.node(node).running(kind).iter().filter(&mut may_take);
         let last = takeable.max_by_key(|attempt| (jobs.standing(attempt.job, kind), attempt.task))?;
         Some(Victim { beneficiary, job: last.job, task: TaskKey { kind, index: last.task }, node })
     })

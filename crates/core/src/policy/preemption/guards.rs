@@ -45,6 +45,11 @@ impl Guards {
         Guards { min_runtime, min_time_left: self.min_time_left.min(work_left), ..*self }
     }
 
+    /// True if these guards, which are for a beneficiary, protect every attempt that those of the same rule for another one protect.
+    pub(super) fn protect_all_of(&self, other: &Guards) -> bool {
+        other.min_runtime <= self.min_runtime && other.min_time_left <= self.min_time_left
+    }
+
     fn protects(&self, job: &Job, key: TaskKey, now: Time) -> bool {
         let task = job.task(key);
         let progress_ppm = f64::from(task.progress_ppm());

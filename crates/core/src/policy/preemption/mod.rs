@@ -155,8 +155,7 @@ struct End {
 
 impl End {
     /// True if a job may not take slots from the victim at a position, nor from those that follow.
-    fn is_reached(&self, at: usize, request: &SlotRequest, kind: Kind, jobs: Comparison<'_>) -> bool {
-        let rank = || jobs.rank(jobs.view.state.job(request.job), kind, 1);
+    fn is_reached(&self, at: usize, request: &SlotRequest, rank: impl FnOnce() -> Rank) -> bool {
         at >= self.at && !request.is_guaranteed && rank() >= self.rank
     }
 }
@@ -216,11 +215,12 @@ impl<'a> Round<'a> {
 
     /// A request that is to be served; none if it cannot take a slot from anybody.
     fn begin(&mut self, of: SlotRequest, jobs: Comparison<'_>) -> Option<Request> {
-        if !of.for_paused && self.end.is_reached(0, &of, self.kind, jobs) {
+        let rank = || jobs.rank(jobs.view.state.job(of.job), self.kind, 1);
+        if !of.for_paused && self.end.is_reached(0, &of, rank) {
             return None;
         }
         let preference = Preference::new(self.rule, self.kind, jobs, of.job);
-        let prospects = Prospects::find(&mut self.prospects, &preference, jobs);
+        let prospects = Prospects::find(&mut self.prospects, &preference, self.look_again_at, jobs);
         Some(Request { of, preference, prospects, at: 0 })
     }
 
@@ -234,27 +234,27 @@ impl<'a> Round<'a> {
             return victim;
         }
         let prospects = &mut self.prospects[request.prospects];
+        let mut claim = jobs.claim(beneficiary, self.kind);
         while let Some(at) = prospects.get(request.at, self.victims.len()) {
-            if self.end.is_reached(at, &request.of, self.kind, jobs) {
+            if self.end.is_reached(at, &request.of, || claim.rank()) {
                 return None;
             }
             let candidate = self.victims.get(at);
             let victim = candidate.job;
             let by_share = self.rule.trigger.is_below_share() && jobs.keep_their_shares(beneficiary, victim, self.kind);
-            if !by_share && !jobs.may_take(beneficiary, victim, self.kind) {
-                if self.victims_by_rank && jobs.compare_by_order(beneficiary, victim, self.kind) {
-                    let rank = jobs.rank(jobs.view.state.job(beneficiary), self.kind, 1);
-                    self.end = End { at, rank };
+            if !by_share && !claim.may_take(victim) {
+                if self.victims_by_rank && claim.compare_by_order(victim) {
+                    self.end = End { at, rank: claim.rank() };
                 }
                 request.at += 1;
                 continue;
             }
-            if !jobs.is_ahead_by(self.rule.margin, beneficiary, victim, self.kind) {
+            if !claim.is_ahead_by(self.rule.margin, victim) {
                 request.at += 1;
                 continue;
             }
             let Some(index) = candidate.next_attempt(self.rule, self.kind, jobs, &request.preference) else {
-                let earliest = jobs.view.now + request.preference.guards().min_runtime.scaled(0.5);
+                let earliest = request.preference.look_again_from(jobs.view.now);
                 let at = candidate.young_until().map(|until| until.max(earliest));
                 self.look_again_at = self.look_again_at.into_iter().chain(at).min();
                 prospects.remove(request.at);

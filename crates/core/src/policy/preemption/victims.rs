@@ -7,7 +7,7 @@ use crate::policy::placement::AcceptedNodes;
 use crate::policy::ranking::{Comparison, Standing};
 use crate::policy::{Needs, View};
 use crate::state::bit_set::BitSet;
-use crate::state::{JobKey, Task, TaskCounts, TaskState};
+use crate::state::{Job, JobKey, Task, TaskCounts, TaskState};
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
@@ -140,9 +140,9 @@ impl Preference {
         Preference { beneficiary, accepted, near: OnceCell::new(), guards: rule.guards_for(job) }
     }
 
-    /// Which attempts are protected from the beneficiary.
-    pub(super) fn guards(&self) -> &Guards {
-        &self.guards
+    /// The first time to look again for attempts that are too young now.
+    pub(super) fn look_again_from(&self, now: Time) -> Time {
+        now + self.guards.min_runtime.scaled(0.5)
     }
 
     fn near(&self, view: View<'_>) -> &BitSet {
@@ -190,14 +190,26 @@ pub(super) struct Prospects {
 }
 
 impl Prospects {
-    /// The position in `all` of the prospects for a preference; they are added if there are none.
-    pub(super) fn find(all: &mut Vec<Prospects>, preference: &Preference, jobs: Comparison<'_>) -> usize {
+    /// The position in `all` of the prospects for a preference; they are added if there are none. `look_again_at` is when to look again for young attempts of
+    /// the victims so far.
+    pub(super) fn find(
+        all: &mut Vec<Prospects>,
+        preference: &Preference,
+        look_again_at: Option<Time>,
+        jobs: Comparison<'_>,
+    ) -> usize {
         let is_shared = preference.is_shareable(jobs);
-        let allows = |of: &Preference| (of.guards, &of.accepted) == (preference.guards, &preference.accepted);
-        let known = all.iter().position(|known| is_shared && known.is_shared && allows(&known.preference));
+        let accepts = |of: &Prospects| is_shared && of.is_shared && of.preference.accepted == preference.accepted;
+        let known = all.iter().position(|of| accepts(of) && of.preference.guards == preference.guards);
         known.unwrap_or_else(|| {
+            // A victim without an attempt for those from whom less is protected has none here either. It may have a younger one to look at again later, but that
+            // makes no difference where another has to be looked at first.
+            let covers = |of: &&Prospects| accepts(of) && preference.guards.protect_all_of(&of.preference.guards);
+            let is_early = look_again_at.is_some_and(|at| at <= preference.look_again_from(jobs.view.now));
+            let covering = all.iter().rev().find(covers).filter(|_| is_early);
+            let (read, next) = covering.map_or((Vec::new(), 0), |of| (of.read.clone(), of.next));
             all.retain(|known| known.is_shared);
-            all.push(Prospects { preference: preference.clone(), is_shared, read: Vec::new(), next: 0 });
+            all.push(Prospects { preference: preference.clone(), is_shared, read, next });
             all.len() - 1
         })
     }
@@ -221,29 +233,32 @@ impl Victims {
     /// The jobs with running attempts.
     pub(super) fn of(rule: &Preemption, kind: Kind, jobs: Comparison<'_>) -> Victims {
         let state = jobs.view.state;
-        let is_victim = |counts: &TaskCounts| {
-            let within_share = f64::from(counts.allocated()) <= counts.fair_share;
-            counts.running.len() as u32 > counts.stopping && !(rule.trigger.is_below_share() && within_share)
-        };
+        let is_within_share = |counts: &TaskCounts| f64::from(counts.allocated()) <= counts.fair_share;
+        let keeps_all = |job: JobKey| rule.trigger.is_below_share() && is_within_share(state.job(job).counts(kind));
+        // Most live jobs run, and the list is long on a large cluster: it does not grow step by step.
+        let mut rest: Vec<(Standing, JobKey)> = Vec::with_capacity(state.jobs().len());
+        if rule.victims == VictimOrder::LowestRank {
+            let victims = jobs.rankings.victims(kind).filter(|&(key, _)| !keeps_all(key));
+            rest.extend(victims.map(|(key, rank)| (jobs.standing_with(rank, key, kind), key)));
+            debug_assert!(jobs.rankings.victims(kind).eq(jobs.count_victims(kind)), "victims follow every change");
+            return Victims { sorted: Vec::new(), rest: rest.into() };
+        }
         // The largest is the first victim.
-        let place = |key: JobKey| -> Standing {
-            let job = state.job(key);
-            let by = |number: u64| smallvec![Rank::from(number) << 32 | Rank::from(job.sequence())];
+        let place = |job: &Job| -> Rank {
+            let by = |number: u64| Rank::from(number) << 32 | Rank::from(job.sequence());
             match &rule.victims {
-                VictimOrder::LowestRank => jobs.standing(key, kind),
+                VictimOrder::LowestRank => jobs.rank(job, kind, 0),
                 VictimOrder::LongestRemainingTime => by(job.estimate().remaining_time.0),
                 VictimOrder::MostOverShare => {
                     let counts = job.counts(kind);
                     let over_milli = ((f64::from(counts.allocated()) - counts.fair_share) * 1e3) as i64;
                     by(over_milli.abs_diff(i64::MIN))
                 }
-                VictimOrder::Custom(order) => smallvec![order.rank_of(jobs.view, job, kind, 0)],
+                VictimOrder::Custom(order) => order.rank_of(jobs.view, job, kind, 0),
             }
         };
-        let running = state.jobs().iter().filter(|(_, job)| !job.is_closed() && is_victim(job.counts(kind)));
-        // Most live jobs run, and the list is long on a large cluster: it does not grow step by step.
-        let mut rest: Vec<(Standing, JobKey)> = Vec::with_capacity(state.jobs().len());
-        rest.extend(running.map(|(key, _)| (place(key), key)));
+        let running = state.jobs().iter().filter(|&(key, job)| job.may_lose_slot(kind) && !keeps_all(key));
+        rest.extend(running.map(|(key, job)| (smallvec![place(job)], key)));
         Victims { sorted: Vec::new(), rest: rest.into() }
     }
 

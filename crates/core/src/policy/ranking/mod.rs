@@ -13,7 +13,7 @@ mod rank_queue;
 mod search;
 mod sorted_on_demand;
 
-pub use comparison::{Comparison, Rankings, Standing};
+pub use comparison::{Claim, Comparison, Rankings, Standing};
 pub use job_queues::TypeSet;
 pub use memory::{GroupNumbers, GroupsMemory};
 pub use search::Visits;

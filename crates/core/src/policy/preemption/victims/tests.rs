@@ -129,7 +129,9 @@ proptest! {
         }
         let mut rule = policy.map.preempt[0].clone();
         rule.victims = order.clone();
-        let jobs = Comparison { view: View { now: at(20.0), state: &state }, policy: &policy, rankings: &rankings };
+        let view = View { now: at(20.0), state: &state };
+        owners.iter().for_each(|&key| rankings.set_victim(key, kind, Some(policy.rank(view, state.job(key), kind, 0))));
+        let jobs = Comparison { view, policy: &policy, rankings: &rankings };
         let estimate = |key: JobKey| (state.job(key).estimate().remaining_time, state.job(key).sequence());
         let over = |key: JobKey| {
             let counts = state.job(key).counts(kind);
