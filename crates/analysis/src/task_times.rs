@@ -62,7 +62,8 @@ pub(crate) fn task_time(model: &Model, row: &JobRow, job: &Job, kind: Kind, nois
         (Some(own), Some(other)) => Some(if other.error < own.error && other.agrees(own) { other } else { own }),
         (own, other) => own.or(other),
     };
-    let of_its_maps = || (kind == Kind::Reduce).then(|| of_its_maps(row, task_time(model, row, job, Kind::Map, noise)));
+    let of_its_maps =
+        || (kind == Kind::Reduce).then(|| of_its_maps(row, job, task_time(model, row, job, Kind::Map, noise)));
     let known = of_its_own_tasks(row, kind, noise).or_else(of_others).or_else(|| of_its_maps().flatten());
     known.unwrap_or(TaskTime { mean: job.estimate().task_time[kind], error: UNKNOWN, is_known: false })
 }
@@ -123,14 +124,16 @@ fn of_its_running_maps(model: &Model, row: &JobRow, job: &Job, kind: Kind, noise
     (maps > 0.0).then(|| TaskTime { mean: mean(), error: EARLY_ERROR + 1.5 * noise / f64::sqrt(count), is_known: true })
 }
 
-/// Of reduces while none of any job has finished: as if they took as long for a byte as maps do.
-fn of_its_maps(row: &JobRow, map: TaskTime) -> Option<TaskTime> {
+/// Of reduces while none of any job has finished: between the scheduler's estimate and a guess that they take as long for a byte as maps do.
+fn of_its_maps(row: &JobRow, job: &Job, map: TaskTime) -> Option<TaskTime> {
     let (output, error) = match row.expected_map_output() {
         Some(bytes) => (bytes, UNKNOWN),
         None => (OUTPUT_GUESSED * row.input_bytes as f64, NOTHING_KNOWN),
     };
     let per_reduce = (output / f64::from(row.tasks[1].max(1))).max(BYTES_MIN);
-    let mean = || map.mean.scaled(per_reduce / bytes_per_task(row, Kind::Map, false));
+    let as_maps_s = map.mean.as_secs_f64() * per_reduce / bytes_per_task(row, Kind::Map, false);
+    let estimated_s = job.estimate().task_time[Kind::Reduce].as_secs_f64();
+    let mean = || Span::from_secs_f64((as_maps_s * estimated_s).sqrt());
     (map.is_known && row.input_bytes > 0).then(|| TaskTime { mean: mean(), error, is_known: false })
 }
 

@@ -1,17 +1,20 @@
 //! Tables: aligned text as wide as the terminal, and tab-separated values where there is none.
 //!
 //! A table that is too wide for its terminal first loses the columns that it says it can do without, one by one, and then wraps its widest column between
-//! words. No word is broken, and a pipe gets every column.
+//! words. No word is broken, but names may be shortened, and a pipe gets every column.
 
 use std::fmt;
 use std::io::{IsTerminal, stdout};
 use terminal_size::{Width, terminal_size};
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 const GAP: &str = "  ";
 
 /// The narrowest a column gets by wrapping.
 const WRAPPED_MIN: usize = 16;
+
+/// The width of a column of names that is shortened.
+const SHORTENED: usize = 24;
 
 #[derive(Debug, Default)]
 pub struct TextTable {
@@ -44,7 +47,7 @@ impl TextTable {
         TextTable { numbers_from: column, ..self }
     }
 
-    /// The columns that are left out of a narrow terminal, in this order, separated by `|`. Their names are given in one line.
+    /// The columns that are left out of a narrow terminal, in this order, separated by `|`. Their names are given in one line. One that ends in `…` is shortened instead.
     pub fn leave_out(self, columns: &'static str) -> TextTable {
         TextTable { leave_out: columns, ..self }
     }
@@ -78,7 +81,7 @@ impl TextTable {
 
     fn aligned(&self, width: usize, colors: bool) -> String {
         let states = self.header.iter().position(|name| colors && self.states == Some(name.as_str()));
-        let (columns, mut widths) = self.fitting_columns(width);
+        let Fitting { columns, mut widths, shortened } = self.fitting_columns(width);
         let total: usize = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
         if let Some(widest) = widths.iter_mut().max()
             && total > width
@@ -88,8 +91,14 @@ impl TextTable {
         let mut text = String::new();
         for (number, cells) in std::iter::once(&self.header).chain(&self.rows).enumerate() {
             let cell = |column: usize| cells.get(column).map_or("", String::as_str);
-            let wrapped: Vec<Vec<String>> =
-                columns.iter().zip(&widths).map(|(&column, &width)| wrap(cell(column), width)).collect();
+            let wrapped: Vec<Vec<String>> = columns
+                .iter()
+                .zip(&widths)
+                .map(|(&column, &width)| match shortened.contains(&column) {
+                    true => vec![cut(cell(column), width)],
+                    false => wrap(cell(column), width),
+                })
+                .collect();
             let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
             for line in 0..height {
                 // The last line of a header is next to its column.
@@ -114,24 +123,28 @@ impl TextTable {
         text
     }
 
-    /// The columns that are shown, and the width of each.
-    fn fitting_columns(&self, width: usize) -> (Vec<usize>, Vec<usize>) {
+    fn fitting_columns(&self, width: usize) -> Fitting {
         let content_width = |column: usize| {
             let cells = std::iter::once(&self.header).chain(&self.rows).filter_map(|cells| cells.get(column));
             cells.flat_map(|cell| cell.lines()).map(UnicodeWidthStr::width).max().unwrap_or(0)
         };
         let mut columns: Vec<usize> = (0..self.header.len()).collect();
         let mut widths: Vec<usize> = columns.iter().map(|&column| content_width(column)).collect();
+        let mut shortened = Vec::new();
         for name in self.leave_out.split('|').filter(|name| !name.is_empty()) {
             if widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) <= width {
                 break;
             }
-            if let Some(at) = columns.iter().position(|&column| in_one_line(&self.header[column]) == name) {
+            let at = |name: &str| columns.iter().position(|&column| in_one_line(&self.header[column]) == name);
+            if let Some(at) = name.strip_suffix('…').and_then(at) {
+                widths[at] = widths[at].min(SHORTENED);
+                shortened.push(columns[at]);
+            } else if let Some(at) = at(name) {
                 columns.remove(at);
                 widths.remove(at);
             }
         }
-        (columns, widths)
+        Fitting { columns, widths, shortened }
     }
 }
 
@@ -184,6 +197,29 @@ fn colored_state(text: &str) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
+/// What is shown of a table.
+struct Fitting {
+    columns: Vec<usize>,
+    /// Of each of these columns.
+    widths: Vec<usize>,
+    /// The columns whose cells are cut to their width.
+    shortened: Vec<usize>,
+}
+
+/// A cell in at most this width.
+fn cut(cell: &str, width: usize) -> String {
+    if cell.width() <= width {
+        return cell.to_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let fits = |char: &char| {
+        let fits = char.width().unwrap_or(0) <= left;
+        left = left.saturating_sub(char.width().unwrap_or(0));
+        fits
+    };
+    cell.chars().take_while(fits).chain(['…']).collect()
+}
+
 /// A name of several lines in one: `slow-` and `down` are `slow-down`.
 fn in_one_line(text: &str) -> String {
     text.replace("-\n", "-").replace(['\n', '\t'], " ")
@@ -220,6 +256,20 @@ mod tests {
 
     fn terminal(width: usize) -> Target {
         Target::Terminal { width, colors: false }
+    }
+
+    #[test]
+    fn names_are_shortened_where_other_columns_would_be_left_out() {
+        let mut table = TextTable::new(["job", "name", "state"]).leave_out("name…|state");
+        table.add_row(["1", "the-long-name-of-a-job-of-every-day", "running"]);
+        table.add_row(["2", "wörter wörter wörter wörter", "waiting"]);
+        let lines = |width| table.render(terminal(width)).lines().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(lines(60)[2], "1    the-long-name-of-a-job-of-every-day  running");
+        assert_eq!(
+            lines(40)[2..],
+            ["1    the-long-name-of-a-job-…  running", "2    wörter wörter wörter wö…  waiting"]
+        );
+        assert_eq!(lines(30)[2], "1    the-long-name-of-a-job-…");
     }
 
     #[test]

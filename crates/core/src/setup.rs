@@ -40,6 +40,10 @@ pub struct Capabilities {
     /// slots itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refuse_nodes: bool,
+    /// A slot that an attempt leaves goes to its own pool again, as between YARN's queues. Attempts are then preempted
+    /// for jobs of their own pool only, except for a pool that has starved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slots_stay_in_pool: bool,
 }
 
 impl Capabilities {
@@ -52,6 +56,7 @@ impl Capabilities {
         kill_attempts: true,
         one_slot_pool: false,
         refuse_nodes: false,
+        slots_stay_in_pool: false,
     };
     /// A backend that can only follow an order of jobs.
     pub const ORDER_ONLY: Capabilities = Capabilities {
@@ -62,6 +67,7 @@ impl Capabilities {
         kill_attempts: false,
         one_slot_pool: false,
         refuse_nodes: false,
+        slots_stay_in_pool: false,
     };
 
     fn can(self, action: PreemptAction) -> bool {

@@ -3,8 +3,13 @@
 use giveway_core::policy::catalog;
 use giveway_core::*;
 
-const POOL: Capabilities =
-    Capabilities { pause_reduces: true, kill_attempts: true, one_slot_pool: true, ..Capabilities::ORDER_ONLY };
+const POOL: Capabilities = Capabilities {
+    pause_reduces: true,
+    kill_attempts: true,
+    one_slot_pool: true,
+    slots_stay_in_pool: true,
+    ..Capabilities::ORDER_ONLY
+};
 
 /// Two nodes with two slots each.
 struct Cluster {
@@ -46,12 +51,16 @@ impl Cluster {
     }
 
     fn open(&mut self, job: u32) {
+        self.open_in(job, "default");
+    }
+
+    fn open_in(&mut self, job: u32, pool: &str) {
         let spec = JobSpec {
             external_id: None,
             id: JobId(job),
             name: format!("application {job}"),
             user: "ann".into(),
-            pool: "default".into(),
+            pool: pool.into(),
             priority: Priority::Normal,
             splits: [].into(),
             reduces: 0,
@@ -106,6 +115,22 @@ impl Cluster {
         let state = self.core.state();
         state.job(state.find(JobId(job)).expect("live")).counts(Kind::Reduce).pending
     }
+}
+
+/// The backend would give the slots of another pool back to that pool.
+#[test]
+fn slots_are_taken_within_a_pool_only() {
+    let mut cluster = Cluster::new("fcs");
+    for (job, pool) in [(1, "prod"), (2, "dev")] {
+        cluster.open_in(job, pool);
+        cluster.request(job, 4);
+    }
+    let attempts = [(1, 0), (1, 1), (2, 0), (2, 1)].map(|(job, node)| cluster.grant(job, node));
+    cluster.at(60).open_in(3, "dev");
+    let victims = Cluster::paused(&cluster.request(3, 1));
+    assert!(victims.len() == 1 && attempts[2..].contains(&victims[0]), "{victims:?}");
+    cluster.open_in(4, "test");
+    assert_eq!(Cluster::paused(&cluster.request(4, 2)), [], "no slot of its pool is in use");
 }
 
 #[test]

@@ -8,6 +8,9 @@ use giveway_core::{Action, AttemptId, Kind, NodeId, Reason, Span, Start, Time, W
 /// A demotion that the plug-in has not confirmed for this long is given up: the application master does not send heartbeats.
 pub const PAUSE_TIMEOUT: Span = Span::from_secs(30);
 
+/// A container that could not be paused so many times is not tried again: another one is paused instead.
+pub const PAUSES_TRIED: u8 = 2;
+
 /// Largest progress of a task that still runs.
 pub const TASK_PROGRESS_PPM_MAX: u32 = WHOLE_PPM - WHOLE_PPM / 100;
 
@@ -23,6 +26,8 @@ pub struct Container {
     pub is_master: bool,
     /// Progress of its task, if the plug-in reports it.
     pub progress_ppm: Option<u32>,
+    /// How many times it was not paused when it should have been.
+    pub failed_pauses: u8,
 }
 
 /// Where a container is between guaranteed and demoted.

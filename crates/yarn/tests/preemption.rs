@@ -193,6 +193,24 @@ fn a_demotion_that_fails_or_is_not_confirmed_is_given_up() {
     assert_eq!(cluster.orders().first(), Some(&format!("Resume({victim})")));
 }
 
+/// As an application master that was not recognized as one. Otherwise the short job would wait for it as long as the long one runs.
+#[test]
+fn another_container_is_paused_if_one_is_refused_twice() {
+    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let mut orders = cluster.submit_short();
+    let mut victims = Vec::new();
+    for _ in 0..3 {
+        victims.push(paused(&orders));
+        cluster.update(&paused(&orders), ContainerUpdate::NotDemoted);
+        orders = Vec::new();
+        while orders.is_empty() {
+            cluster.wait(1);
+            orders = cluster.orders();
+        }
+    }
+    assert!(victims[0] == victims[1] && victims[1] != victims[2], "{victims:?}");
+}
+
 #[test]
 fn a_container_that_was_demoted_before_the_snapshot_counts_once_it_is_promoted() {
     let mut cluster = Cluster::new("fcs", 10_000);

@@ -40,7 +40,7 @@ pub fn history(args: &History) -> Result<()> {
 
 fn table(ended: &[EndedJob]) -> TextTable {
     let header = "job|name|user|pool|outcome|submitted (UTC)|wait|elapsed|maps|reduces|preempted|lost";
-    let left_out = "lost|preempted|pool|wait|reduces|maps|user";
+    let left_out = "lost|preempted|pool|wait|reduces|maps|name…|user";
     let mut table = TextTable::new(header.split('|')).states("outcome").leave_out(left_out);
     for job in ended {
         let seconds = |seconds: f64| duration(Span::from_secs_f64(seconds));

@@ -34,7 +34,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
 pub(super) fn jobs_table(rows: &[Row]) -> TextTable {
     let header = "job|name|application|user|pool|priority|state|submitted (UTC)|wait|elapsed|maps|reduces|paused|expected end (UTC)|90 % interval";
     let mut table = TextTable::new(header.split('|')).states("state").leave_out(
-        "application|priority|90 % interval|submitted (UTC)|paused|pool|wait|user|reduces|expected end (UTC)",
+        "application|priority|90 % interval|submitted (UTC)|paused|pool|name…|wait|user|reduces|expected end (UTC)",
     );
     for row in rows {
         let [end, interval] = row.expected_end_ms.map(expected_end).unwrap_or_default();

@@ -172,7 +172,8 @@ impl Cluster {
     }
 
     pub(crate) fn comparison(&self) -> Comparison<'_> {
-        Comparison { view: self.view(), policy: &self.policy, rankings: &self.rankings }
+        let slots_stay_in_pool = self.setup.capabilities.slots_stay_in_pool;
+        Comparison { view: self.view(), policy: &self.policy, rankings: &self.rankings, slots_stay_in_pool }
     }
 
     /// Ranks a job again after its counts of a kind changed.

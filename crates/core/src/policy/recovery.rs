@@ -154,7 +154,8 @@ fn lowest_ranking(nodes: &[NodeId], kind: Kind, beneficiary: JobKey, jobs: Compa
             let job = state.job(attempt.job);
             let task = TaskKey { kind, index: attempt.task };
             let is_primary = job.task(task).number() == attempt.number;
-            if job.is_closed() || !is_primary || !is_preemptable(job, task, &Guards::default(), now) {
+            let is_of_use = jobs.can_use_slots_of(beneficiary, attempt.job);
+            if job.is_closed() || !is_of_use || !is_primary || !is_preemptable(job, task, &Guards::default(), now) {
                 continue;
             }
             let key = (jobs.standing(attempt.job, kind), Reverse(job.task(task).progress_ppm()));

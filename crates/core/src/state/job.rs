@@ -172,6 +172,11 @@ impl Job {
         self.user
     }
 
+    /// The name of its pool, as it was submitted.
+    pub fn pool(&self) -> &str {
+        &self.spec.pool
+    }
+
     /// Its priority within its pool.
     pub fn priority(&self) -> Priority {
         self.priority

@@ -17,7 +17,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path<T>, Problem> {
         match extract::Path::from_request_parts(parts, state).await {
             Ok(extract::Path(value)) => Ok(Path(value)),
-            Err(rejection) => Err(Problem::invalid(rejection.body_text())),
+            Err(_) => {
+                Err(Problem::invalid(format!("there is no {}: jobs are called by their number", parts.uri.path())))
+            }
         }
     }
 }

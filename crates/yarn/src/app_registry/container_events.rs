@@ -1,7 +1,7 @@
 //! What happens to the containers of applications: allocations, pauses, resumes, progress.
 
 use super::AppRegistry;
-use crate::containers::{Container, ContainerState, Order, PAUSE_TIMEOUT, TaskTally, task_progress};
+use crate::containers::{Container, ContainerState, Order, PAUSE_TIMEOUT, PAUSES_TRIED, TaskTally, task_progress};
 use crate::wire::{ContainerUpdate, SidecarMessage};
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, PreemptAction, Progress, Span, Time};
 
@@ -113,8 +113,12 @@ impl AppRegistry {
         let container = self.apps.get_mut(app_id).and_then(|app| app.containers.get_mut(container_id));
         if let Some(container) = container.filter(|one| matches!(one.state, ContainerState::Pausing { .. })) {
             container.state = ContainerState::Running;
-            let attempt = container.attempt;
+            container.failed_pauses = container.failed_pauses.saturating_add(1);
+            let (attempt, is_refused) = (container.attempt, container.failed_pauses >= PAUSES_TRIED);
             self.submit_event(now, Event::StopFailed { attempt });
+            if is_refused {
+                self.submit_event(now, Event::AttemptProtected { attempt });
+            }
         }
     }
 
@@ -191,7 +195,8 @@ impl AppRegistry {
         self.index.insert(attempt, (app_id.to_owned(), id.clone()));
         let Some(app) = self.apps.get_mut(app_id) else { return };
         let state = ContainerState::Running;
-        app.containers.insert(id, Container { attempt, node, state, kind, is_master, progress_ppm: None });
+        app.containers
+            .insert(id, Container { attempt, node, state, kind, is_master, progress_ppm: None, failed_pauses: 0 });
         if self.one_pool && (is_master || !app.may_pause) {
             self.submit_event(now, Event::AttemptProtected { attempt });
         }

@@ -29,8 +29,13 @@ use thiserror::Error;
 const NODE_SLOTS_MAX: u64 = 1_000;
 
 /// What the plug-in can do for a policy that preempts.
-const PREEMPTING: Capabilities =
-    Capabilities { pause_reduces: true, kill_attempts: true, one_slot_pool: true, ..Capabilities::ORDER_ONLY };
+const PREEMPTING: Capabilities = Capabilities {
+    pause_reduces: true,
+    kill_attempts: true,
+    one_slot_pool: true,
+    slots_stay_in_pool: true,
+    ..Capabilities::ORDER_ONLY
+};
 
 /// True if a policy does more than rank applications: it frees slots by pausing or killing.
 fn preempts(policy: &Policy) -> bool {

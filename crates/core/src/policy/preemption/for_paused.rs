@@ -16,6 +16,7 @@ pub(super) fn victim(rule: &Preemption, beneficiary: JobKey, jobs: Comparison<'_
     let mut may_take = |attempt: &&RunningAttempt| {
         let (victim, task) = (attempt.job, TaskKey { kind, index: attempt.task });
         !state.job(victim).is_closed()
+            && jobs.can_use_slots_of(beneficiary, victim)
             && is_preemptable(state.job(victim), task, &guards, view.now)
             && claim.may_take(victim)
             && claim.is_ahead_by(rule.margin, victim)

@@ -241,6 +241,10 @@ impl<'a> Round<'a> {
             }
             let candidate = self.victims.get(at);
             let victim = candidate.job;
+            if !self.rule.trigger.is_of_pools() && !jobs.can_use_slots_of(beneficiary, victim) {
+                request.at += 1;
+                continue;
+            }
             let by_share = self.rule.trigger.is_below_share() && jobs.keep_their_shares(beneficiary, victim, self.kind);
             if !by_share && !claim.may_take(victim) {
                 if self.victims_by_rank && claim.compare_by_order(victim) {

@@ -43,6 +43,11 @@ impl Trigger {
         self == Trigger::BelowShare
     }
 
+    /// True if pools take slots of other pools, and not jobs of other jobs.
+    pub(super) fn is_of_pools(self) -> bool {
+        matches!(self, Trigger::Starved { .. })
+    }
+
     pub(super) fn check(self, slots: &SlotPolicy) -> Result<(), String> {
         match self {
             Trigger::Starved { .. } if !slots.groups.has_fair_pools() => {

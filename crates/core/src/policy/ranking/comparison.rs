@@ -100,6 +100,8 @@ pub struct Comparison<'a> {
     pub policy: &'a Policy,
     /// The groups.
     pub rankings: &'a Rankings,
+    /// [`Capabilities::slots_stay_in_pool`](crate::Capabilities::slots_stay_in_pool).
+    pub slots_stay_in_pool: bool,
 }
 
 impl<'a> Comparison<'a> {
@@ -132,6 +134,12 @@ impl<'a> Comparison<'a> {
     /// True if `a` may take a slot from `b`: it would still rank before `b` afterwards.
     pub fn may_take(self, a: JobKey, b: JobKey, kind: Kind) -> bool {
         self.claim(a, kind).may_take(b)
+    }
+
+    /// True if a slot that `b` gives up can become one of `a`.
+    pub fn can_use_slots_of(self, a: JobKey, b: JobKey) -> bool {
+        let pool_of = |job| self.view.state.job(job).pool();
+        !self.slots_stay_in_pool || pool_of(a) == pool_of(b)
     }
 
     /// A job as one that may take slots of a kind.

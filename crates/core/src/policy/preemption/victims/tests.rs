@@ -81,7 +81,7 @@ proptest! {
         let mut candidate = VictimJob { job: victim, near: None, preemptable: None };
         loop {
             let view = View { now: at(20.0), state: &state };
-            let jobs = Comparison { view, policy: &policy, rankings: &rankings };
+            let jobs = Comparison { view, policy: &policy, rankings: &rankings, slots_stay_in_pool: false };
             let preference = Preference::new(&rule, kind, jobs, beneficiary);
             let task = |index: u32| state.job(victim).task(TaskKey::map(index));
             let is_near = |index: u32| hosts.contains(&task(index).node().0);
@@ -131,7 +131,7 @@ proptest! {
         rule.victims = order.clone();
         let view = View { now: at(20.0), state: &state };
         owners.iter().for_each(|&key| rankings.set_victim(key, kind, Some(policy.rank(view, state.job(key), kind, 0))));
-        let jobs = Comparison { view, policy: &policy, rankings: &rankings };
+        let jobs = Comparison { view, policy: &policy, rankings: &rankings, slots_stay_in_pool: false };
         let estimate = |key: JobKey| (state.job(key).estimate().remaining_time, state.job(key).sequence());
         let over = |key: JobKey| {
             let counts = state.job(key).counts(kind);

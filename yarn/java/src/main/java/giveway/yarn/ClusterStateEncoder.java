@@ -11,7 +11,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
 import org.apache.hadoop.ha.HAServiceProtocol.HAServiceState;
 import org.apache.hadoop.util.Time;
+import org.apache.hadoop.yarn.api.records.ApplicationAttemptId;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
+import org.apache.hadoop.yarn.api.records.Container;
 import org.apache.hadoop.yarn.api.records.ContainerExitStatus;
 import org.apache.hadoop.yarn.api.records.ContainerId;
 import org.apache.hadoop.yarn.api.records.ExecutionType;
@@ -21,6 +23,7 @@ import org.apache.hadoop.yarn.api.records.NodeId;
 import org.apache.hadoop.yarn.api.records.NodeState;
 import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
 import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
+import org.apache.hadoop.yarn.server.resourcemanager.rmapp.attempt.RMAppAttempt;
 import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
 import org.apache.hadoop.yarn.server.resourcemanager.rmnode.RMNode;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnScheduler;
@@ -86,7 +89,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       sink.accept(applicationAdded(attempt));
       for (RMContainer container : attempt.getLiveContainers()) {
         if (!isTemporary(container)) {
-          sink.accept(containerAllocated(attempt, container, container.isAMContainer()));
+          sink.accept(containerAllocated(attempt, container, isMaster(container)));
         }
       }
       sink.accept(applicationUpdated(attempt));
@@ -120,7 +123,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
         SchedulerApplicationAttempt attempt = scheduler().getApplicationAttempt(container.getApplicationAttemptId());
         boolean isOurs = attempt != null && !attempt.isStopped() && isInGivewayQueue(attempt) && !isTemporary(container);
         if (isOurs && sentRecovered.add(container.getContainerId())) {
-          sink.accept(containerAllocated(attempt, container, container.isAMContainer()));
+          sink.accept(containerAllocated(attempt, container, isMaster(container)));
         }
       }
       return Time.monotonicNow() > arrived.getValue();
@@ -255,6 +258,15 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
 
   static byte[] containerProgress(ApplicationId applicationId, String container, int progressPpm) {
     return Frame.of(Frame.CONTAINER_PROGRESS).string(applicationId.toString()).string(container).integer(4, progressPpm).content();
+  }
+
+  /** Whether a container is that of an application master: marked as such, or, a moment earlier, given to the application attempt as its master. */
+  boolean isMaster(RMContainer container) {
+    ApplicationAttemptId id = container.getApplicationAttemptId();
+    RMApp application = context.getRMApps().get(id.getApplicationId());
+    RMAppAttempt attempt = application == null ? null : application.getRMAppAttempt(id);
+    Container master = attempt == null ? null : attempt.getMasterContainer();
+    return container.isAMContainer() || (master != null && master.getId().equals(container.getContainerId()));
   }
 
   byte[] containerAllocated(SchedulerApplicationAttempt attempt, RMContainer container, boolean isMaster) {

@@ -105,8 +105,8 @@ final class GivewayPlugin {
       if (ClusterStateEncoder.isTemporary(container)) {
         return;
       }
-      // The application master's container is not marked as such yet at this point.
-      boolean isMaster = container.isAMContainer() || attempt.isWaitingForAMContainer();
+      // The application master's container is not known as such yet, or has just become so, in this order.
+      boolean isMaster = attempt.isWaitingForAMContainer() || encoder.isMaster(container);
       send(encoder.containerAllocated(attempt, container, isMaster));
     });
   }
