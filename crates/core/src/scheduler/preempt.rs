@@ -6,7 +6,7 @@ use crate::ids::Kind;
 use crate::policy::Recovery;
 use crate::policy::preemption::{self, Preemption, Round, Victim};
 use crate::policy::recovery::{self, LostTask, RecoverySlot};
-use crate::reason::{GroupReason, PreemptReason, Reason};
+use crate::reason::{PreemptReason, Reason};
 use crate::state::JobKey;
 use std::sync::Arc;
 
@@ -34,11 +34,12 @@ impl Scheduler {
         let [beneficiary, owner] = [victim.beneficiary, victim.job].map(|job| self.state.job(job));
         let slots = self.state.nodes().slots()[kind];
         let group_of = |job| self.rankings.groups(kind).group_reason(job, slots);
+        let (group, of_victim) = (group_of(victim.beneficiary), group_of(victim.job));
         // Between jobs of one pool, queue or user it explains nothing.
-        let is_other = |group: &Box<GroupReason>| group_of(victim.job).is_none_or(|other| other.name != group.name);
+        let is_same = group.as_ref().zip(of_victim.as_ref()).is_some_and(|(group, other)| group.name == other.name);
         Reason::Preempted(Box::new(PreemptReason {
             beneficiary: beneficiary.id(),
-            group: group_of(victim.beneficiary).filter(is_other),
+            group: group.filter(|_| !is_same),
             by: self.policy.measure(view, beneficiary, kind),
             victim: self.policy.measure(view, owner, kind),
             margin_milli: (rule.margin * 1e3) as u64,
