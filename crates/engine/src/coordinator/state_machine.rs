@@ -291,7 +291,7 @@ impl Coordinator {
             if self.nodes[node.0 as usize].has_joined {
                 warn!(node = %spec.name, "worker lost: no heartbeat for {for_s} s");
             } else {
-                warn!(node = %spec.name, "a worker of before the last stop has not come back for {for_s} s; its tasks run elsewhere");
+                warn!(node = %spec.name, "worker of the previous run has not rejoined within {for_s} s; its tasks run elsewhere");
             }
             self.lose_node(node);
         }
