@@ -6,12 +6,15 @@
 #    served by a pause, no attempt of the long job is lost, every output is correct, and nothing stays paused. ROUNDS (3): how many times.
 # `queues`: two leaf queues under parents, each at its maximum with a long job that wants more. For a short job in one of them only containers of that queue are
 #    paused: YARN would give those of the other queue back to it.
+# `maximum`: one of these queues is idle. A short job in the other one, which is at its maximum, is served by a pause there although half of the cluster is free.
+# `vcores`: nodes are full by vcores (DominantResourceCalculator) and half empty by memory.
+# `sizes`: containers of two sizes. The maps of the short job do not fit into what is free on the nodes.
 #
-#   yarn/production.sh [ha|queues]...
+#   yarn/production.sh [ha|queues|maximum|vcores|sizes]...
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(ha queues)
+((${#parts[@]})) || parts=(ha queues maximum vcores sizes)
 rounds=${ROUNDS:-3}
 fetch_hadoop
 build_plugin
@@ -113,8 +116,9 @@ part_ha() {
 queues_at_their_maximum() {
     [[ $(app_field prod-long runningContainers) == 3 && $(app_field dev-long runningContainers) == 3 ]]
 }
-part_queues() {
-    local q=yarn.scheduler.capacity queue leaf prod dev short app pauses
+# Two leaf queues, prod and dev, each with at most half of the cluster.
+write_queues() {
+    local q=yarn.scheduler.capacity queue leaf
     local -A leaves=([prod]=etl [dev]=batch)
     write_conf
     local capacities=("$q.root.queues=prod,dev" "$q.maximum-am-resource-percent=1.0" "$q.node-locality-delay=-1")
@@ -125,32 +129,93 @@ part_queues() {
             "$q.root.$queue.$leaf.ordering-policy=giveway.yarn.GivewayOrderingPolicy")
     done
     site "$conf/capacity-scheduler.xml" "${capacities[@]}"
+}
+# serve_short_in_dev: a short job in dev, which is full, is served by pauses while the long one runs.
+serve_short_in_dev() {
+    log "a short job comes in dev"
+    count_words root.dev.batch dev-short short
+    local pauses
+    pauses=$(count_nodes 'Giveway: paused')
+    ((pauses > 0)) || fail "nothing was paused for the short job"
+    [[ $(app_field dev-long state) == RUNNING ]] || fail "the long job of dev ended before the short one"
+    log "the short job took $(duration dev-short) ms and $pauses pauses"
+}
+# start_long_in_dev: sets `dev` to the process of a long job.
+start_long_in_dev() {
+    count_words root.dev.batch dev-long long -Dmapreduce.job.reduces=4 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    dev=$!
+}
+no_pauses_left() { ! pausing_node || fail "some containers were not resumed"; }
+
+part_queues() {
+    local prod dev app pauses
+    write_queues
     start_sidecar fcs "$event_log"
     start_hadoop
     count_words root.prod.etl prod-long long -Dmapreduce.job.reduces=8 "-Dgiveway.test.reduce-ms=$reduce_ms" &
     prod=$!
-    count_words root.dev.batch dev-long long -Dmapreduce.job.reduces=4 "-Dgiveway.test.reduce-ms=$reduce_ms" &
-    dev=$!
+    start_long_in_dev
     wait_for 300 "both queues to be at their maximum" queues_at_their_maximum
     sleep 12
-    log "a short job comes in dev"
-    count_words root.dev.batch dev-short short &
-    short=$!
-    wait "$short" || exit 1
+    serve_short_in_dev
     app=$(app_field prod-long id)
     pauses=$(count_nodes "Giveway: paused .*${app#application_}")
     ((pauses == 0)) || fail "$pauses containers of prod were paused for a job of dev"
-    pauses=$(count_nodes 'Giveway: paused')
-    ((pauses > 0)) || fail "nothing was paused for the short job"
-    [[ $(app_field dev-long state) == RUNNING ]] || fail "the long job of dev ended before the short one"
-    log "the short job took $(duration dev-short) ms and $pauses pauses, all of them in its queue"
     wait "$prod" || exit 1
     wait "$dev" || exit 1
     no_lost_work dev-long 4
     no_lost_work prod-long 8
-    ! pausing_node || fail "some containers were not resumed"
+    no_pauses_left
     log "the long jobs took $(duration prod-long) and $(duration dev-long) ms"
     stop_sidecar
+}
+
+dev_at_its_maximum() { [[ $(app_field dev-long runningContainers) == 3 ]]; }
+part_maximum() {
+    local dev
+    write_queues
+    start_sidecar fcs "$event_log"
+    start_hadoop
+    start_long_in_dev
+    wait_for 300 "the queue to be at its maximum" dev_at_its_maximum
+    sleep 12
+    serve_short_in_dev
+    wait "$dev" || exit 1
+    no_lost_work dev-long 4
+    no_pauses_left
+    stop_sidecar
+}
+
+# give_way_once: a long job with five reduces gives way to a short one and loses nothing.
+give_way_once() {
+    pause_for_short "$1" 0
+    wait "$short" || exit 1
+    [[ $(app_field "$1-long" state) == RUNNING ]] || fail "the long job ended before the short one"
+    wait "$long" || exit 1
+    no_lost_work "$1-long"
+    no_pauses_left
+    log "the short job took $(duration "$1-short") ms, the long one $(duration "$1-long") ms"
+    stop_sidecar
+}
+
+part_vcores() {
+    # Nodes for two containers by vcores, for four by memory.
+    write_conf yarn.nodemanager.resource.cpu-vcores=2 yarn.nodemanager.resource.memory-mb=2048 \
+        yarn.scheduler.capacity.resource-calculator=org.apache.hadoop.yarn.util.resource.DominantResourceCalculator
+    start_sidecar fcs "$event_log"
+    start_hadoop
+    give_way_once vcores
+}
+
+part_sizes() {
+    write_conf yarn.scheduler.maximum-allocation-mb=1536 yarn.nodemanager.resource.memory-mb=1536
+    sed -i 's|<name>mapreduce.reduce.memory.mb</name><value>512</value>|<name>mapreduce.reduce.memory.mb</name><value>1024</value>|
+        s|<name>mapreduce.map.memory.mb</name><value>512</value>|<name>mapreduce.map.memory.mb</name><value>1024</value>|' "$conf/mapred-site.xml"
+    # Each node has room for one of the reduces and half of another.
+    all_reduces_run() { [[ $(app_field "$1" runningContainers) == 4 ]]; }
+    start_sidecar fcs "$event_log"
+    start_hadoop
+    give_way_once sizes
 }
 
 # Of each of the long jobs' reduces, for a word.

@@ -309,9 +309,6 @@ pub struct YarnSidecar {
     /// Serve a live dashboard of the cluster on this loopback address and port, read from the event log; port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS", requires = "event_log")]
     pub http: Option<SocketAddr>,
-    /// Memory of one container in MB, used to convert a node's memory to slots; default: the cluster's minimum allocation.
-    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
-    pub slot_mb: Option<u64>,
 }
 
 /// A fraction, as a number or in percent.

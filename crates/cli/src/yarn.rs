@@ -54,7 +54,6 @@ fn run_sidecar(args: &YarnSidecar) -> Result<()> {
         listen: args.listen,
         token_file: args.token_file.clone(),
         event_log: args.event_log.clone(),
-        slot_mb: args.slot_mb,
         degrade: args.degrade,
         node_expiry: Duration::from_secs(args.node_expiry),
         record_only: args.record_only,

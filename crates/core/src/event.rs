@@ -1,7 +1,7 @@
 //! Events: what happened in the cluster, reported by a backend, in the past tense.
 
 use crate::action::Outcome;
-use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, RackId};
 use crate::snapshot::Snapshot;
 use crate::timer::Timer;
 use crate::units::Span;
@@ -171,6 +171,21 @@ pub enum Event {
     AttemptLost {
         /// The lost attempt.
         attempt: AttemptId,
+    },
+    /// The number of slots of a node changed, for example because what is free there is asked for in larger or smaller containers. A node has none while
+    /// nothing fits.
+    NodeSlotsSet {
+        /// A node that is up.
+        node: NodeId,
+        /// Slots in all, taken and free, by kind.
+        slots: PerKind<u16>,
+    },
+    /// Limits how many slots the backend would grant an open job now, whatever is free: its queue is near its maximum. Without this event there is no limit.
+    HeadroomSet {
+        /// An open job.
+        job: JobId,
+        /// Slots beyond those that it holds.
+        slots: u32,
     },
 }
 

@@ -7,7 +7,7 @@
 
 use crate::action::{Action, Locality, Outcome, PreemptAction, Start, Work};
 use crate::event::{Event, JobSpec, NodeSpec};
-use crate::ids::{AttemptId, JobId, Kind, NodeId, TaskKey};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::reason::{Reason, Refusal};
 use crate::snapshot::Snapshot;
 use crate::state::{Node, State};
@@ -115,6 +115,13 @@ pub enum Change<'a, T = ()> {
         /// Its slots, speed and disk.
         spec: &'a NodeSpec,
     },
+    /// The number of slots of a node changed.
+    SlotsSet {
+        /// Its id.
+        node: NodeId,
+        /// Slots in all, taken and free, by kind.
+        slots: PerKind<u16>,
+    },
     /// A node was lost. The ends of its attempts follow.
     NodeLost {
         /// Its id.
@@ -163,6 +170,7 @@ impl<T: Default> Lifecycle<T> {
         match event {
             Event::JobSubmitted(spec) | Event::JobOpened(spec) => on_change(Change::JobSubmitted(spec)),
             Event::NodeJoined { node, spec } => on_change(Change::NodeJoined { node: *node, spec }),
+            Event::NodeSlotsSet { node, slots } => on_change(Change::SlotsSet { node: *node, slots: *slots }),
             Event::NodeLost { node } => {
                 on_change(Change::NodeLost { node: *node });
                 for attempt in self.on_node(*node) {
@@ -198,6 +206,7 @@ impl<T: Default> Lifecycle<T> {
             Event::AttemptProtected { .. }
             | Event::RecoveryRequested { .. }
             | Event::PauseLimitSet { .. }
+            | Event::HeadroomSet { .. }
             | Event::NodeDrained { .. }
             | Event::NodeIncluded { .. }
             | Event::JobKilled { .. }

@@ -217,6 +217,50 @@ fn a_node_pauses_at_most_as_many_as_its_limit() {
     assert!(long[2..].contains(&victims[0]));
 }
 
+/// Where containers have several sizes, only the backend knows whether the next one fits.
+#[test]
+fn slots_that_are_too_small_for_what_is_requested_are_not_free() {
+    let mut cluster = Cluster::new("fcs");
+    cluster.open(1);
+    cluster.request(1, 2);
+    let long = [0, 1].map(|node| cluster.grant(1, node));
+    cluster.at(20).open(2);
+    assert_eq!(Cluster::paused(&cluster.request(2, 1)), [], "each node has a free slot");
+    let set = |cluster: &mut Cluster, node, slots| {
+        cluster.submit(Event::NodeSlotsSet { node: NodeId(node), slots: PerKind::new(0, slots) })
+    };
+    assert_eq!(Cluster::paused(&set(&mut cluster, 0, 1)), [], "the other node has a free slot");
+    let victim = Cluster::paused(&set(&mut cluster, 1, 1))[0];
+    cluster.submit(Event::AttemptPaused { attempt: victim, progress_ppm: 300_000 });
+    // What was freed is too small, too: another attempt has to make room.
+    let node = if victim == long[0] { 0 } else { 1 };
+    let next = Cluster::paused(&set(&mut cluster, node, 0));
+    assert!(next.len() == 1 && next[0] != victim, "{next:?}");
+    assert_eq!(cluster.core.nodes().map(|node| node.free[Kind::Reduce]).sum::<u16>(), 0);
+    // Now it fits, and once it has ended there is room for the paused attempt again.
+    cluster.submit(Event::AttemptPaused { attempt: next[0], progress_ppm: 300_000 });
+    let attempt = cluster.grant(2, 1 - node);
+    cluster.at(40).submit(Event::AttemptFinished { attempt, output_bytes: 0 });
+    set(&mut cluster, node, 1);
+    assert_eq!(cluster.resumed(node).len(), 1);
+}
+
+/// A queue at its maximum cannot use what is free elsewhere.
+#[test]
+fn a_job_whose_queue_is_at_its_maximum_takes_slots_of_its_queue_although_others_are_free() {
+    let mut cluster = Cluster::new("fcs");
+    cluster.open_in(1, "dev");
+    cluster.request(1, 10);
+    let long = [0, 1].map(|node| cluster.grant(1, node));
+    cluster.at(20).open_in(2, "dev");
+    assert_eq!(Cluster::paused(&cluster.request(2, 2)), [], "two slots are free");
+    let headroom = |cluster: &mut Cluster, slots| cluster.submit(Event::HeadroomSet { job: JobId(2), slots });
+    assert_eq!(Cluster::paused(&headroom(&mut cluster, 2)), []);
+    let victims = Cluster::paused(&headroom(&mut cluster, 1));
+    assert!(victims.len() == 1 && long.contains(&victims[0]), "{victims:?}");
+    assert_eq!(headroom(&mut cluster, 1), [], "one slot is granted, the other is being freed");
+}
+
 #[test]
 fn reservations_follow_the_request_and_end_with_the_job() {
     let (mut cluster, _) = Cluster::with_long_job("fcs");

@@ -109,7 +109,10 @@ impl RandomEvents {
                 let node = self.node();
                 self.join(node.0)
             }
-            98 => Event::PauseLimitSet { node: self.node(), attempts: self.rng.random_range(0..3) },
+            98 if self.rng.random_bool(0.5) => {
+                Event::PauseLimitSet { node: self.node(), attempts: self.rng.random_range(0..3) }
+            }
+            98 => Event::NodeSlotsSet { node: self.node(), slots: PerKind::new(0, self.rng.random_range(0..4)) },
             _ => Event::ProgressReported { progress: self.progress() },
         })
     }

@@ -317,6 +317,13 @@ impl RunRows {
     fn follow(&mut self, change: Change<'_>, now: Time) {
         match change {
             Change::NodeJoined { node, spec } => self.add_node(node, spec),
+            Change::SlotsSet { node, slots } => {
+                let Some((_, known)) = self.nodes.get_mut(node.0 as usize) else { return };
+                let had = std::mem::replace(known, slots.map(u32::from));
+                Kind::BOTH.into_iter().for_each(|kind| {
+                    self.used[kind][0] = self.used[kind][0] - had[kind] + u32::from(slots[kind]);
+                });
+            }
             Change::NodeLost { node } => {
                 let Some((_, slots)) = self.nodes.get_mut(node.0 as usize) else { return };
                 let lost = std::mem::take(slots);

@@ -252,13 +252,6 @@ const PAUSE: &[Check] = &[
         cost: "NodeManagers kill demoted containers instead of pausing them",
     },
     Check {
-        file: CAPACITY_SCHEDULER,
-        property: "yarn.scheduler.capacity.resource-calculator",
-        needed: "org.apache.hadoop.yarn.util.resource.DefaultResourceCalculator",
-        test: Test::Is("org.apache.hadoop.yarn.util.resource.DefaultResourceCalculator"),
-        cost: "Giveway counts slots by memory: where the nodes run out of vcores first, it sees free slots and pauses nothing",
-    },
-    Check {
         file: YARN_SITE,
         property: "yarn.nodemanager.recovery.enabled",
         needed: "true",
@@ -517,9 +510,6 @@ mod tests {
     #[test]
     fn what_makes_pauses_useless_or_harmful_is_found() {
         let q = |name: &str| format!("yarn.scheduler.capacity.{name}");
-        let dominant = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator";
-        let calculator = found_with(&[(&q("resource-calculator"), dominant)]);
-        assert!(calculator[0].contains("resource-calculator"), "{calculator:?}");
         assert_eq!(found_with(&[("yarn.node-labels.enabled", "true")]), ["yarn.node-labels.enabled false"]);
         assert_eq!(found_with(&[("mapreduce.task.timeout", "30000")]), ["mapreduce.task.timeout 600000"]);
         assert_eq!(found_with(&[("mapreduce.task.timeout", "0")]), [""; 0], "no timeout");

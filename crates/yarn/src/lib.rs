@@ -23,4 +23,7 @@ pub use adaptation::{Adapted, adapt, degradations};
 pub use app_registry::{AppRegistry, ClusterCounts, RegistryError};
 pub use event_log::{EventLogFile, EventLogFileError};
 pub use sidecar::{Options, Sidecar, SidecarError, StopHandle};
-pub use wire::{AppSpec, ContainerUpdate, FRAME_BYTES_MAX, PROTOCOL_VERSION, PluginMessage, SidecarMessage, WireError};
+pub use wire::{
+    AppSpec, ContainerUpdate, FRAME_BYTES_MAX, NO_HEADROOM_LIMIT, PROTOCOL_VERSION, PluginMessage, SidecarMessage,
+    WireError,
+};

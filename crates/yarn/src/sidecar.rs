@@ -50,8 +50,6 @@ pub struct Options {
     pub token_file: PathBuf,
     /// File to write the event log to. An existing one is continued.
     pub event_log: Option<PathBuf>,
-    /// Memory of one container, from which the slots of a node are computed. Default: the ResourceManager's minimum allocation.
-    pub slot_mb: Option<u64>,
     /// Do what is possible if the policy needs more than the cluster offers. Otherwise the sidecar stops with an error then.
     pub degrade: bool,
     /// Time without a heartbeat after which a NodeManager counts as lost, if the policy recovers lost work at once; zero to leave that to the
@@ -209,7 +207,7 @@ impl Sidecar {
         if !degradations.is_empty() {
             return Err(SidecarError::NeedsDegrade { policy: policy.name, degradations });
         }
-        let registry = AppRegistry::open(policy, options.event_log.as_deref(), options.slot_mb)?;
+        let registry = AppRegistry::open(policy, options.event_log.as_deref())?;
         let listener = TcpListener::bind(options.listen)
             .map_err(|error| SidecarError::Listen { address: options.listen, error })?;
         let (input_sender, inputs) = sync_channel(INPUT_QUEUE_MAX);

@@ -9,10 +9,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
 /// Protocol version. Plug-in and sidecar must have the same one.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 
 /// Limit on a frame's content. Longer frames are rejected before memory is allocated.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
+
+/// The headroom of an application that no queue's maximum keeps from what it asks for.
+pub const NO_HEADROOM_LIMIT: u32 = i32::MAX as u32;
 
 /// Why reading from the plug-in failed.
 #[derive(Debug, Error)]
@@ -70,16 +73,15 @@ pub enum PluginMessage {
     SnapshotStarted,
     /// The snapshot is complete.
     SnapshotEnded,
-    /// A node is up.
+    /// A node is up, or what was sent of it has changed.
     NodeAdded {
         /// `host:port` of the NodeManager.
         name: String,
         rack: String,
-        memory_mb: u64,
-        /// The ResourceManager's minimum allocation.
-        min_allocation_mb: u64,
-        /// Memory that paused containers may keep there. Zero if the NodeManager cannot pause containers.
-        pause_mb: u64,
+        /// Containers that it holds, and those of the size that is asked for next which still fit, by Hadoop's own calculation.
+        slots: u32,
+        /// Containers that may be paused there at once, by the memory that they keep. Zero if the NodeManager cannot pause containers.
+        pausable: u32,
         /// Its speed in parts per million of that of an ordinary node; zero counts as an ordinary node.
         speed_ppm: u32,
     },
@@ -104,6 +106,8 @@ pub enum PluginMessage {
         outstanding_asks: [u32; 2],
         /// Of those, the asks for work that was lost with a node or failed.
         recovery_asks: u32,
+        /// How many of its asks the maxima of its queue and of those above allow; [`NO_HEADROOM_LIMIT`] if all.
+        headroom: u32,
     },
     /// A container was allocated.
     ContainerAllocated {
@@ -218,7 +222,7 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
     let message = match content[0] {
         b'[' => PluginMessage::SnapshotStarted,
         b']' => PluginMessage::SnapshotEnded,
-        b'N' => read!(NodeAdded { name, rack, memory_mb, min_allocation_mb, pause_mb, speed_ppm }),
+        b'N' => read!(NodeAdded { name, rack, slots, pausable, speed_ppm }),
         b'n' => read!(NodeRemoved { name }),
         b'A' => PluginMessage::AppAdded(AppSpec {
             app_id: fields.take()?,
@@ -229,7 +233,7 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
             may_pause: fields.take()?,
         }),
         b'a' => read!(AppRemoved { app_id, outcome }),
-        b'Q' => read!(AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks }),
+        b'Q' => read!(AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks, headroom }),
         b'C' => {
             read!(ContainerAllocated { app_id, container_id, node, kind, is_master, is_demoted, outstanding_asks })
         }
@@ -405,7 +409,6 @@ macro_rules! fields {
 }
 
 fields! {
-    u64 => |from| from.integer(8)?,
     u32 => |from| from.integer(4)? as u32,
     [u32; 2] => |from| [from.take()?, from.take()?],
     // Lossy, because the plug-in cuts long strings at a byte limit, possibly within a character.

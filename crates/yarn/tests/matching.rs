@@ -2,7 +2,7 @@
 
 use giveway_core::policy::catalog;
 use giveway_core::{Kind, Outcome, Span, Time, WHOLE_PPM};
-use giveway_yarn::{AppRegistry, AppSpec, PluginMessage, adapt};
+use giveway_yarn::{AppRegistry, AppSpec, NO_HEADROOM_LIMIT, PluginMessage, adapt};
 
 const FAST: &str = "fast:1";
 const LARGE: &str = "application_1_0001";
@@ -21,7 +21,7 @@ impl Cluster {
         if let Some(matching) = &mut policy.matching {
             matching.history_interval_jobs = 1;
         }
-        let registry = AppRegistry::open(policy, None, None).unwrap();
+        let registry = AppRegistry::open(policy, None).unwrap();
         let mut cluster = Cluster { registry, now: Time::ZERO, containers: 0 };
         cluster.report_node(FAST, 4 * WHOLE_PPM);
         cluster.report_node("slow1:1", 0);
@@ -35,9 +35,8 @@ impl Cluster {
     }
 
     fn report_node(&mut self, name: &str, speed_ppm: u32) {
-        let (name, rack, pause_mb) = (name.to_owned(), "/rack".to_owned(), 0);
-        let (memory_mb, min_allocation_mb) = (2048, 512);
-        self.send(PluginMessage::NodeAdded { name, rack, memory_mb, min_allocation_mb, pause_mb, speed_ppm });
+        let (name, rack) = (name.to_owned(), "/rack".to_owned());
+        self.send(PluginMessage::NodeAdded { name, rack, slots: 4, pausable: 0, speed_ppm });
         assert_eq!(self.registry.take_warning(), None);
     }
 
@@ -48,7 +47,13 @@ impl Cluster {
 
     fn ask(&mut self, app_id: &str, maps: u32) {
         let (app_id, outstanding_asks) = (app_id.to_owned(), [maps, 0]);
-        self.send(PluginMessage::AppUpdated { app_id, progress_ppm: 0, outstanding_asks, recovery_asks: 0 });
+        self.send(PluginMessage::AppUpdated {
+            app_id,
+            progress_ppm: 0,
+            outstanding_asks,
+            recovery_asks: 0,
+            headroom: NO_HEADROOM_LIMIT,
+        });
     }
 
     /// Runs `tasks` maps of an application one after the other on a node, each for this long, with `left` still outstanding after each.
@@ -138,7 +143,7 @@ fn the_speed_of_a_node_changes_while_it_runs_nothing() {
     assert_eq!(cluster.class_of("slow1:1"), cluster.class_of(FAST));
     cluster.add_app(LARGE, "ann");
     cluster.ask(LARGE, 1);
-    let (rack, pause_mb, speed_ppm) = ("/rack".to_owned(), 0, 9 * WHOLE_PPM);
+    let (rack, speed_ppm) = ("/rack".to_owned(), 9 * WHOLE_PPM);
     let [app_id, container_id, node] = [LARGE, "container_1", FAST].map(str::to_owned);
     let (kind, is_master, is_demoted, outstanding_asks) = (Kind::Map, false, false, [0, 0]);
     cluster.send(PluginMessage::ContainerAllocated {
@@ -150,8 +155,8 @@ fn the_speed_of_a_node_changes_while_it_runs_nothing() {
         is_demoted,
         outstanding_asks,
     });
-    let (name, memory_mb, min_allocation_mb) = (FAST.to_owned(), 2048, 512);
-    cluster.send(PluginMessage::NodeAdded { name, rack, memory_mb, min_allocation_mb, pause_mb, speed_ppm });
+    let name = FAST.to_owned();
+    cluster.send(PluginMessage::NodeAdded { name, rack, slots: 4, pausable: 0, speed_ppm });
     assert!(cluster.registry.take_warning().is_some_and(|warning| warning.contains("registers again")));
     assert_eq!(cluster.registry.counts().containers, 1);
 }

@@ -2,7 +2,7 @@
 
 use giveway_core::policy::catalog;
 use giveway_core::{Kind, Outcome, Span, Time};
-use giveway_yarn::{AppRegistry, AppSpec, ContainerUpdate, PluginMessage, SidecarMessage};
+use giveway_yarn::{AppRegistry, AppSpec, ContainerUpdate, NO_HEADROOM_LIMIT, PluginMessage, SidecarMessage};
 
 const LONG: &str = "application_1_0001";
 const SHORT: &str = "application_1_0002";
@@ -13,21 +13,14 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Two nodes with two containers each; paused ones may keep memory of `pause_mb`.
-    fn new(policy: &str, pause_mb: u64) -> Cluster {
-        let registry = AppRegistry::open(catalog::by_name(policy).unwrap(), None, None).unwrap();
+    /// Two nodes with two containers each; as many as `pausable` may be paused at once on each.
+    fn new(policy: &str, pausable: u32) -> Cluster {
+        let registry = AppRegistry::open(catalog::by_name(policy).unwrap(), None).unwrap();
         let mut cluster = Cluster { registry, now: Time::ZERO };
         cluster.send(PluginMessage::SnapshotStarted);
         for name in ["n1:1", "n2:1"] {
             let (name, rack) = (name.to_owned(), "/rack".to_owned());
-            cluster.send(PluginMessage::NodeAdded {
-                name,
-                rack,
-                memory_mb: 1024,
-                min_allocation_mb: 512,
-                pause_mb,
-                speed_ppm: 0,
-            });
+            cluster.send(PluginMessage::NodeAdded { name, rack, slots: 2, pausable, speed_ppm: 0 });
         }
         cluster.send(PluginMessage::SnapshotEnded);
         cluster
@@ -68,7 +61,13 @@ impl Cluster {
 
     fn update_app(&mut self, app_id: &str, progress_ppm: u32, outstanding_asks: [u32; 2]) {
         let app_id = app_id.to_owned();
-        self.send(PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks: 0 });
+        self.send(PluginMessage::AppUpdated {
+            app_id,
+            progress_ppm,
+            outstanding_asks,
+            recovery_asks: 0,
+            headroom: NO_HEADROOM_LIMIT,
+        });
     }
 
     fn allocate(&mut self, app_id: &str, container_id: &str, node: &str, is_master: bool, asks: u32) {
@@ -108,8 +107,8 @@ impl Cluster {
     }
 
     /// A long application whose application master and three tasks hold all containers for 30 s.
-    fn with_long_app(policy: &str, may_pause: bool, pause_mb: u64) -> Cluster {
-        let mut cluster = Cluster::new(policy, pause_mb);
+    fn with_long_app(policy: &str, may_pause: bool, pausable: u32) -> Cluster {
+        let mut cluster = Cluster::new(policy, pausable);
         cluster.add_app(LONG, may_pause);
         cluster.ask(LONG, 1, 0);
         cluster.allocate(LONG, "am", "n1:1", true, 3);
@@ -137,7 +136,7 @@ fn paused(orders: &[String]) -> String {
 
 #[test]
 fn a_container_is_paused_for_a_short_application_and_resumed_after_it() {
-    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let mut cluster = Cluster::with_long_app("fcs", true, 20);
     let victim = paused(&cluster.submit_short());
     assert_ne!(victim, "am");
     let node = if victim == "r1" { "n1:1" } else { "n2:1" };
@@ -156,20 +155,41 @@ fn a_container_is_paused_for_a_short_application_and_resumed_after_it() {
     assert_eq!(cluster.registry.counts().containers, 3);
 }
 
+/// The cluster of `with_long_app` has no free slots; here each node has one more, of which not all can be used.
+#[test]
+fn containers_are_paused_although_slots_are_free_if_the_queue_may_not_use_them_or_the_container_does_not_fit() {
+    for queue_is_at_its_maximum in [true, false] {
+        let mut cluster = Cluster::with_long_app("fcs", true, 20);
+        let node = |cluster: &mut Cluster, name: &str, slots| {
+            let [name, rack] = [name, "/rack"].map(str::to_owned);
+            cluster.send(PluginMessage::NodeAdded { name, rack, slots, pausable: 20, speed_ppm: 0 });
+        };
+        node(&mut cluster, "n1:1", 3);
+        node(&mut cluster, "n2:1", 3);
+        assert_eq!(cluster.submit_short(), [""; 0]);
+        if queue_is_at_its_maximum {
+            let (app_id, outstanding_asks) = (SHORT.to_owned(), [1, 0]);
+            let (progress_ppm, recovery_asks, headroom) = (0, 0, 0);
+            let full = PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks, headroom };
+            cluster.send(full);
+        } else {
+            node(&mut cluster, "n1:1", 2);
+            node(&mut cluster, "n2:1", 2);
+        }
+        paused(&cluster.orders());
+    }
+}
+
 #[test]
 fn only_what_may_be_paused_is_paused() {
-    assert_eq!(
-        Cluster::with_long_app("fcs", false, 10_000).submit_short(),
-        [""; 0],
-        "the application must not be paused"
-    );
+    assert_eq!(Cluster::with_long_app("fcs", false, 20).submit_short(), [""; 0], "the application must not be paused");
     assert_eq!(Cluster::with_long_app("fcs", true, 0).submit_short(), [""; 0], "no node can pause");
-    assert_eq!(Cluster::with_long_app("fifo", true, 10_000).submit_short(), [""; 0], "the policy does not preempt");
+    assert_eq!(Cluster::with_long_app("fifo", true, 20).submit_short(), [""; 0], "the policy does not preempt");
 }
 
 #[test]
 fn the_memory_of_paused_containers_is_limited() {
-    let mut cluster = Cluster::with_long_app("fcs", true, 512);
+    let mut cluster = Cluster::with_long_app("fcs", true, 1);
     cluster.ask(LONG, 8, 0);
     cluster.add_app(SHORT, true);
     cluster.ask(SHORT, 3, 0);
@@ -178,7 +198,7 @@ fn the_memory_of_paused_containers_is_limited() {
 
 #[test]
 fn a_demotion_that_fails_or_is_not_confirmed_is_given_up() {
-    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let mut cluster = Cluster::with_long_app("fcs", true, 20);
     let victim = paused(&cluster.submit_short());
     cluster.update(&victim, ContainerUpdate::NotDemoted);
     let mut orders = Vec::new();
@@ -196,7 +216,7 @@ fn a_demotion_that_fails_or_is_not_confirmed_is_given_up() {
 /// As an application master that was not recognized as one. Otherwise the short job would wait for it as long as the long one runs.
 #[test]
 fn another_container_is_paused_if_one_is_refused_twice() {
-    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let mut cluster = Cluster::with_long_app("fcs", true, 20);
     let mut orders = cluster.submit_short();
     let mut victims = Vec::new();
     for _ in 0..3 {
@@ -213,18 +233,11 @@ fn another_container_is_paused_if_one_is_refused_twice() {
 
 #[test]
 fn a_container_that_was_demoted_before_the_snapshot_counts_once_it_is_promoted() {
-    let mut cluster = Cluster::new("fcs", 10_000);
+    let mut cluster = Cluster::new("fcs", 20);
     cluster.send(PluginMessage::SnapshotStarted);
     for name in ["n1:1", "n2:1"] {
         let (name, rack) = (name.to_owned(), "/rack".to_owned());
-        cluster.send(PluginMessage::NodeAdded {
-            name,
-            rack,
-            memory_mb: 1024,
-            min_allocation_mb: 512,
-            pause_mb: 512,
-            speed_ppm: 0,
-        });
+        cluster.send(PluginMessage::NodeAdded { name, rack, slots: 2, pausable: 1, speed_ppm: 0 });
     }
     cluster.add_app(LONG, true);
     cluster.allocate(LONG, "am", "n1:1", true, 0);
@@ -239,7 +252,7 @@ fn a_container_that_was_demoted_before_the_snapshot_counts_once_it_is_promoted()
 
 #[test]
 fn a_container_that_the_plugin_promotes_by_itself_runs() {
-    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let mut cluster = Cluster::with_long_app("fcs", true, 20);
     let victim = paused(&cluster.submit_short());
     cluster.update(&victim, ContainerUpdate::Demoted);
     cluster.update(&victim, ContainerUpdate::Promoted);
@@ -316,8 +329,8 @@ fn a_cluster_that_cannot_pause_is_reported_once() {
     cluster.wait(30);
     assert_eq!(cluster.registry.unable_to_pause(cluster.now), Some(2));
     assert_eq!(cluster.registry.unable_to_pause(cluster.now), None);
-    for (policy, pause_mb) in [("fcs", 512), ("hsrtf-pr", 0)] {
-        let mut cluster = Cluster::new(policy, pause_mb);
+    for (policy, pausable) in [("fcs", 1), ("hsrtf-pr", 0)] {
+        let mut cluster = Cluster::new(policy, pausable);
         cluster.registry.unable_to_pause(cluster.now);
         cluster.wait(30);
         assert_eq!(cluster.registry.unable_to_pause(cluster.now), None, "{policy}");
@@ -326,7 +339,7 @@ fn a_cluster_that_cannot_pause_is_reported_once() {
 
 #[test]
 fn containers_of_a_lost_node_are_forgotten_before_they_are_released() {
-    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let mut cluster = Cluster::with_long_app("fcs", true, 20);
     let victim = paused(&cluster.submit_short());
     cluster.update(&victim, ContainerUpdate::Demoted);
     cluster.send(PluginMessage::NodeRemoved { name: "n2:1".into() });

@@ -3,7 +3,7 @@
 use giveway_core::event_log::EventLogReader;
 use giveway_core::policy::catalog;
 use giveway_core::{Event, Scheduler};
-use giveway_yarn::{Options, PROTOCOL_VERSION, Sidecar, SidecarError, StopHandle};
+use giveway_yarn::{NO_HEADROOM_LIMIT, Options, PROTOCOL_VERSION, Sidecar, SidecarError, StopHandle};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fs;
@@ -40,7 +40,6 @@ fn options(dir: &Path, policy: &str) -> Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         token_file: token_file(dir, TOKEN, 0o600),
         event_log: Some(dir.join(EVENT_LOG)),
-        slot_mb: None,
         degrade: false,
         node_expiry: Duration::from_secs(5),
         record_only: false,
@@ -175,8 +174,7 @@ impl Plugin {
     }
 
     fn node_of_speed(&mut self, name: &str, speed_ppm: u32) {
-        let memory = [4096u64, 1024, 0].map(u64::to_be_bytes).concat();
-        self.send(&[b"N", &string(name)[..], &string("/rack"), &memory, &integers(&[speed_ppm])].concat());
+        self.send(&[b"N", &string(name)[..], &string("/rack"), &integers(&[4, 0, speed_ppm])].concat());
     }
 
     fn app_added(&mut self, app_id: &str) {
@@ -190,7 +188,7 @@ impl Plugin {
     }
 
     fn app_updated(&mut self, app_id: &str, maps: u32, reduces: u32) {
-        self.send(&[b"Q", &string(app_id)[..], &integers(&[100_000, maps, reduces, 0])].concat());
+        self.send(&[b"Q", &string(app_id)[..], &integers(&[100_000, maps, reduces, 0, NO_HEADROOM_LIMIT])].concat());
     }
 
     fn app_succeeded(&mut self, app_id: &str) {
@@ -214,7 +212,7 @@ fn an_invalid_peer_is_rejected_and_logged_once() {
     let sidecar = RunningSidecar::start(options(dir.path(), "fifo"));
     let frame = |content: Vec<u8>| [&(content.len() as u32).to_be_bytes()[..], &content].concat();
     for (bytes, reason) in [
-        (frame(hello(PROTOCOL_VERSION + 1)), "version mismatch: plug-in 6, sidecar 5"),
+        (frame(hello(PROTOCOL_VERSION + 1)), "version mismatch: plug-in 7, sidecar 6"),
         (vec![0x80, 0, 0, 0], "invalid frame length 2147483648: expected 1 to 4096"),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "invalid frame length 1195725856"),
         (frame(b"Hello there".to_vec()), "the first frame is not a HELLO"),

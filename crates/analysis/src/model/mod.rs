@@ -228,6 +228,11 @@ impl Model {
                 }
                 self.mark(now, MarkKind::NodeJoined, Subject::Node(node));
             }
+            Change::SlotsSet { node, slots } => {
+                if let Some(changed) = self.nodes.get_mut(node.0 as usize) {
+                    (changed.slots, changed.version) = ([slots[Kind::Map], slots[Kind::Reduce]], self.version);
+                }
+            }
             Change::NodeLost { node } => {
                 if let Some(lost) = self.nodes.get_mut(node.0 as usize) {
                     lost.lose(now, self.version);

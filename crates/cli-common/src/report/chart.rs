@@ -7,7 +7,7 @@
 //! As in `giveway_sim::metrics`, the chart starts at the first submission, and a kill counts as a preemption only if it was requested for another job or
 //! for recovery, not if another attempt of the task finished first or the job ended.
 
-use giveway_core::{Action, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeId, NodeSpec, Time};
+use giveway_core::{Action, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeId, NodeSpec, PerKind, Time};
 use giveway_sim::Observer;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -144,6 +144,7 @@ impl Chart {
                 self.jobs.remove(&job);
             }
             Change::NodeJoined { node, spec } => self.on_node_joined(now, node, spec),
+            Change::SlotsSet { node, slots } => self.set_slots(now, node, slots),
             Change::NodeLost { node } => self.on_node_lost(now, node),
             Change::Launched { attempt, .. } => {
                 self.fill(now);
@@ -177,6 +178,16 @@ impl Chart {
         let slots = Kind::BOTH.map(|kind| spec.slots(kind));
         self.nodes.insert(id, slots);
         Kind::BOTH.iter().for_each(|kind| self.slots[kind.index()] += u64::from(slots[kind.index()]));
+    }
+
+    fn set_slots(&mut self, now: Time, id: NodeId, slots: PerKind<u16>) {
+        self.fill(now);
+        let Some(had) = self.nodes.get_mut(&id) else { return };
+        let had = std::mem::replace(had, Kind::BOTH.map(|kind| slots[kind]));
+        for kind in Kind::BOTH {
+            let all = &mut self.slots[kind.index()];
+            *all = *all - u64::from(had[kind.index()]) + u64::from(slots[kind]);
+        }
     }
 
     fn on_node_lost(&mut self, now: Time, id: NodeId) {

@@ -191,6 +191,13 @@ impl Cluster {
         Ok(())
     }
 
+    pub(super) fn headroom_set(&mut self, job: JobId, slots: u32, due: &mut Decisions) -> Result<(), Refusal> {
+        let key = self.open_job(job)?;
+        self.state.job_mut(key).set_headroom(slots);
+        due.extend(Kind::BOTH.map(Decision::Preempt));
+        Ok(())
+    }
+
     /// The backend granted a slot to an open job: a task is added for it, so that counts and estimates work as for any job.
     pub(super) fn slot_granted(
         &mut self,

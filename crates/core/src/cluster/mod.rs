@@ -160,6 +160,8 @@ impl Cluster {
             Event::AttemptProtected { attempt } => self.attempt_protected(*attempt)?,
             Event::RecoveryRequested { job, slots } => self.recovery_requested(*job, *slots, due)?,
             Event::PauseLimitSet { node, attempts } => self.pause_limit_set(*node, *attempts)?,
+            Event::NodeSlotsSet { node, slots } => self.node_slots_set(*node, *slots, due)?,
+            Event::HeadroomSet { job, slots } => self.headroom_set(*job, *slots, due)?,
             Event::NodeDrained { node } => self.node_drained(*node)?,
             Event::NodeIncluded { node } => self.node_included(*node)?,
             Event::Restored(snapshot) => self.restored(snapshot, out)?,

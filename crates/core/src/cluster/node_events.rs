@@ -2,7 +2,7 @@
 
 use super::{Cluster, Decision, Decisions};
 use crate::event::{NodeSpec, Progress};
-use crate::ids::{AttemptId, JobId, Kind, NodeId, TaskKey};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::policy::recovery::LostTask;
 use crate::reason::Refusal;
 use crate::state::{AttemptRole, JobKey, TaskState};
@@ -41,6 +41,27 @@ impl Cluster {
     pub(super) fn pause_limit_set(&mut self, node: NodeId, attempts: u32) -> Result<(), Refusal> {
         self.state.nodes().up(node).ok_or(Refusal::UnknownNode(node))?;
         self.state.set_pause_limit(node, attempts);
+        Ok(())
+    }
+
+    pub(super) fn node_slots_set(
+        &mut self,
+        node: NodeId,
+        slots: PerKind<u16>,
+        due: &mut Decisions,
+    ) -> Result<(), Refusal> {
+        self.state.nodes().up(node).ok_or(Refusal::UnknownNode(node))?;
+        self.state.set_slots(node, slots);
+        for kind in Kind::BOTH {
+            // What was freed for a job is too small for it: it requests another slot.
+            while self.state.reserves_missing_slots(node, kind) {
+                if let Some(beneficiary) = self.state.drop_newest_reservation(node, kind) {
+                    self.rerank(beneficiary, kind);
+                }
+            }
+            self.compute_shares(kind);
+        }
+        due.extend(Kind::BOTH.map(Decision::Preempt));
         Ok(())
     }
 

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::action::{Locality, Outcome, Start, Work};
     use crate::event::{Hint, JobSpec, NodeSpec, Priority, Progress, Split};
-    use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
+    use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, RackId};
     use crate::policy::Policy;
     use crate::reason::{
         GroupKind, GroupMeasure, GroupReason, Measure, NodeMatch, PreemptReason, RankReason, Reason, Refusal,
@@ -344,6 +344,8 @@ mod tests {
             Event::NodeDrained { node },
             Event::NodeIncluded { node },
             Event::AttemptLost { attempt },
+            Event::NodeSlotsSet { node, slots: PerKind::default() },
+            Event::HeadroomSet { job, slots: 0 },
         ];
         check_numbers(&events, 1);
         let reason = || Reason::Reserved;

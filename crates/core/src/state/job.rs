@@ -87,6 +87,9 @@ pub struct Job {
     pub(super) open: bool,
     /// Slots that an open job requests for lost work.
     pub(super) recovering: u32,
+    /// Slots that the backend would grant an open job now; no limit if it did not say. Not part of snapshots: a backend that continues from one says it anew.
+    #[serde(skip)]
+    pub(super) headroom: Option<u32>,
 }
 
 /// Counts over a job's tasks of one kind.
@@ -289,6 +292,11 @@ impl Job {
     /// Slots that an open job requests for work that was lost with a node.
     pub fn recovering(&self) -> u32 {
         self.recovering
+    }
+
+    /// Of a number of free slots, those that its backend would grant it.
+    pub fn within_headroom(&self, free: u32) -> u32 {
+        self.headroom.map_or(free, |headroom| free.min(headroom))
     }
 
     /// True if no attempt of it holds a slot.
@@ -507,6 +515,10 @@ impl Job {
 
     pub(crate) fn set_recovering(&mut self, slots: u32) {
         self.recovering = slots;
+    }
+
+    pub(crate) fn set_headroom(&mut self, slots: u32) {
+        self.headroom = Some(slots);
     }
 
     pub(crate) fn set_classes(&mut self, classes: [Option<u16>; 2]) {

@@ -68,6 +68,7 @@ impl Job {
             closed: false,
             open,
             recovering: 0,
+            headroom: None,
         }
     }
 

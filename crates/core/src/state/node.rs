@@ -336,6 +336,22 @@ impl NodeTable {
         }
     }
 
+    pub(super) fn set_slots(&mut self, node: NodeId, slots: PerKind<u16>) {
+        let place = &mut self.nodes[node.0 as usize];
+        let (had, was_free) = (PerKind::new(place.spec.map_slots, place.spec.reduce_slots), place.free);
+        (place.spec.map_slots, place.spec.reduce_slots) = (slots[Kind::Map], slots[Kind::Reduce]);
+        place.free = PerKind::from_fn(|kind| usize::from(slots[kind]).saturating_sub(place.running[kind].len()) as u16);
+        if place.exclusion.is_some() {
+            return;
+        }
+        for kind in Kind::BOTH {
+            self.slots[kind] = self.slots[kind] - u32::from(had[kind]) + u32::from(slots[kind]);
+            self.free[kind] = self.free[kind] - u32::from(was_free[kind]) + u32::from(place.free[kind]);
+        }
+        self.types.remove(place.node_type, PerKind::from_fn(|kind| u32::from(had[kind])));
+        self.types.add(place);
+    }
+
     pub(super) fn free_slot(&mut self, node: NodeId, kind: Kind, attempt: RunningAttempt) {
         let place = self.get_mut(node);
         let running = &mut place.running[kind];

@@ -178,7 +178,7 @@ impl NodeTable {
         let mut reserved = Vec::new();
         for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
             let spec = &node.spec;
-            ensure((spec.map_slots, spec.reduce_slots) != (0, 0) && spec.speed_ppm > 0 && spec.disk_bytes_per_s > 0)?;
+            ensure(spec.speed_ppm > 0 && spec.disk_bytes_per_s > 0)?;
             ensure(usize::from(node.node_type) < self.types.all().len())?;
             ensure(node.exclusion.is_none() || node.up || node.exclusion.as_deref().is_some_and(|of| of.is_drain()))?;
             self.racks.join(id, spec.rack);

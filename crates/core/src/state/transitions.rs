@@ -269,6 +269,23 @@ impl State {
         self.nodes.get_mut(node).pause_limit = attempts;
     }
 
+    /// Sets how many slots a node has, by kind. They may be fewer than its attempts until some of these end.
+    pub(crate) fn set_slots(&mut self, node: NodeId, slots: PerKind<u16>) {
+        self.nodes.set_slots(node, slots);
+    }
+
+    /// True if more slots of a node are reserved than are free or being freed.
+    pub(crate) fn reserves_missing_slots(&self, node: NodeId, kind: Kind) -> bool {
+        let place = self.nodes.get(node);
+        let is_stopping = |attempt: &&RunningAttempt| {
+            let task = TaskKey { kind, index: attempt.task };
+            self.jobs.get(attempt.job).task(task).is_stopping()
+        };
+        let freed = || place.running(kind).iter().filter(is_stopping).count();
+        let reserved = place.reservations(kind).len();
+        reserved > 0 && reserved > usize::from(place.free(kind)) + freed()
+    }
+
     /// A paused reduce of an open job ended on its own, finished or not.
     pub(crate) fn end_paused(&mut self, job: JobKey, reduce: u32, finished: bool) {
         let node = self.jobs.get(job).task(TaskKey::reduce(reduce)).node;

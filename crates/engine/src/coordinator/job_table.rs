@@ -334,7 +334,7 @@ impl JobTable {
             Change::NodeJoined { node, spec } => {
                 self.node_ids.insert(spec.name.clone(), node);
             }
-            Change::NodeLost { .. } => {}
+            Change::NodeLost { .. } | Change::SlotsSet { .. } => {}
             Change::Launched { attempt, reason } => {
                 if let Some(job) = self.jobs.get_mut(&attempt.id.task.job) {
                     job.started.get_or_insert(now);

@@ -104,7 +104,7 @@ impl RecoveryObserver {
             Change::NodeLost { node } => self.on_node_lost(now, node),
             Change::Launched { attempt, .. } => self.on_launch(now, attempt.id.task),
             Change::Ended { attempt, end } => self.on_attempt_end(now, &attempt, end),
-            Change::JobClosed { .. } | Change::StopRequested { .. } => {}
+            Change::JobClosed { .. } | Change::StopRequested { .. } | Change::SlotsSet { .. } => {}
         }
     }
 

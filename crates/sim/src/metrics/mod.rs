@@ -152,7 +152,8 @@ impl Metrics {
             Change::NodeJoined { node, spec } => self.on_node_joined(now, node, spec),
             Change::NodeLost { node } => self.on_node_lost(now, node),
             Change::Launched { attempt, .. } => attempt.data = self.on_launch(now, attempt),
-            Change::StopRequested { .. } => {}
+            // Slots of simulated nodes do not change.
+            Change::StopRequested { .. } | Change::SlotsSet { .. } => {}
             Change::Ended { attempt, end } => self.on_attempt_ended(now, &attempt, end),
         }
     }

@@ -231,7 +231,8 @@ impl EventLogWorkload {
                     self.jobs[at].ended = Some((now, outcome));
                 }
             }
-            Change::NodeLost { .. } | Change::StopRequested { .. } => {}
+            // The cluster is that of the slots that were seen in use.
+            Change::NodeLost { .. } | Change::StopRequested { .. } | Change::SlotsSet { .. } => {}
         }
     }
 

@@ -13,7 +13,7 @@ mod nodes;
 
 use crate::containers::{Container, Order, reported_progress};
 use crate::event_log::{EventLogFile, EventLogFileError};
-use crate::wire::{AppSpec, PluginMessage};
+use crate::wire::{AppSpec, NO_HEADROOM_LIMIT, PluginMessage};
 use container_events::{GrantedContainer, LoggedOrder};
 use giveway_core::{
     Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, Outcome, Policy, PreemptAction, Priority,
@@ -25,8 +25,8 @@ use std::io;
 use std::path::Path;
 use thiserror::Error;
 
-/// Limit on the slots of each kind a node is registered with. The initial number is an estimate; the core raises it when more containers run at once.
-const NODE_SLOTS_MAX: u64 = 1_000;
+/// Limit on the slots of a node.
+const NODE_SLOTS_MAX: u32 = 1_000;
 
 /// What the plug-in can do for a policy that preempts.
 const PREEMPTING: Capabilities = Capabilities {
@@ -90,6 +90,8 @@ struct App {
     asks: [u32; 2],
     /// Of those, the asks for lost work.
     recovery_asks: u32,
+    /// How many of them the maxima of its queues allow.
+    headroom: u32,
     /// The classes of nodes that were last reported as suggested.
     suggested: Option<Vec<u16>>,
 }
@@ -99,7 +101,6 @@ struct App {
 pub struct AppRegistry {
     core: Scheduler,
     event_log: Option<EventLogFile>,
-    slot_mb: Option<u64>,
     apps: FxHashMap<String, App>,
     app_ids: FxHashMap<JobId, String>,
     /// Nodes that are up, by `host:port`.
@@ -130,10 +131,7 @@ pub struct AppRegistry {
 
 impl AppRegistry {
     /// Creates an empty registry. If `event_log` names a file that exists, its events are replayed to restore the state.
-    ///
-    /// `slot_mb` is the memory of one container, from which the slots of a node are computed. Without it the ResourceManager's minimum allocation
-    /// is used.
-    pub fn open(policy: Policy, event_log: Option<&Path>, slot_mb: Option<u64>) -> Result<AppRegistry, RegistryError> {
+    pub fn open(policy: Policy, event_log: Option<&Path>) -> Result<AppRegistry, RegistryError> {
         let tenants = Tenants::default();
         let one_pool = preempts(&policy);
         let able = if one_pool { PREEMPTING } else { Capabilities::ORDER_ONLY };
@@ -143,7 +141,6 @@ impl AppRegistry {
         let mut registry = AppRegistry {
             core,
             event_log: None,
-            slot_mb,
             apps: FxHashMap::default(),
             app_ids: FxHashMap::default(),
             nodes: FxHashMap::default(),
@@ -321,10 +318,15 @@ impl AppRegistry {
                         finished: [0; 2],
                         asks: [0; 2],
                         recovery_asks: 0,
+                        headroom: NO_HEADROOM_LIMIT,
                         suggested: None,
                     };
                     self.apps.insert(app_id.clone(), app);
                 }
+            }
+            Event::HeadroomSet { job, slots } => {
+                let app = self.app_ids.get(job).and_then(|app_id| self.apps.get_mut(app_id));
+                app.into_iter().for_each(|app| app.headroom = *slots);
             }
             Event::JobEnded { job, .. } => {
                 if let Some(app_id) = self.app_ids.remove(job) {
@@ -347,10 +349,8 @@ impl AppRegistry {
     fn apply(&mut self, now: Time, message: PluginMessage) {
         match message {
             PluginMessage::SnapshotStarted | PluginMessage::SnapshotEnded | PluginMessage::Heartbeat => {}
-            PluginMessage::NodeAdded { name, rack, memory_mb, min_allocation_mb, pause_mb, speed_ppm } => {
-                let slot_mb = self.slot_mb.unwrap_or(min_allocation_mb).max(1);
-                let (slots, pause_limit) = (memory_mb / slot_mb, pause_mb / slot_mb);
-                self.node_reported(now, NodeReport { name, rack, slots, pause_limit, speed_ppm });
+            PluginMessage::NodeAdded { name, rack, slots, pausable, speed_ppm } => {
+                self.node_reported(now, NodeReport { name, rack, slots, pausable, speed_ppm });
             }
             PluginMessage::NodeRemoved { name } => {
                 if let Some(&node) = self.nodes.get(&name) {
@@ -360,11 +360,15 @@ impl AppRegistry {
             }
             PluginMessage::AppAdded(spec) => self.app_added(now, spec),
             PluginMessage::AppRemoved { app_id, outcome } => self.app_removed(now, &app_id, outcome),
-            PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks } => {
+            PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks, headroom } => {
                 if let Some(app) = self.apps.get_mut(&app_id) {
                     app.progress_ppm = progress_ppm.min(WHOLE_PPM);
                     let (job, changed) = (app.job, app.recovery_asks != recovery_asks);
                     app.recovery_asks = recovery_asks;
+                    let had_headroom = std::mem::replace(&mut app.headroom, headroom);
+                    if self.one_pool && headroom != had_headroom {
+                        self.submit_event(now, Event::HeadroomSet { job, slots: headroom });
+                    }
                     self.update_asks(now, &app_id, outstanding_asks);
                     if changed && self.core.setup().policy.recovery.is_immediate() {
                         self.submit_event(now, Event::RecoveryRequested { job, slots: recovery_asks });

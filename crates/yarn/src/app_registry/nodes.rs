@@ -1,16 +1,21 @@
 //! Nodes: when they come and go, how fast they are, and to which applications they are refused.
 
 use super::{AppRegistry, NODE_SLOTS_MAX};
-use giveway_core::{Event, NodeId, NodeSpec, RackId, Span, Time, WHOLE_PPM};
+use giveway_core::{Event, NodeId, NodeSpec, PerKind, RackId, Span, Time, WHOLE_PPM};
 use std::collections::BTreeMap;
+
+fn slots_of(containers: u32) -> u16 {
+    containers.min(NODE_SLOTS_MAX) as u16
+}
 
 /// What the plug-in reports of a node.
 pub(super) struct NodeReport {
     pub name: String,
     pub rack: String,
-    pub slots: u64,
+    /// Containers that it holds, and those that still fit.
+    pub slots: u32,
     /// Containers that may be paused there at once.
-    pub pause_limit: u64,
+    pub pausable: u32,
     /// Parts per million of the speed of an ordinary node; zero counts as that.
     pub speed_ppm: u32,
 }
@@ -24,7 +29,11 @@ impl AppRegistry {
         } else {
             self.node_added(now, &report, speed_ppm);
         }
-        self.set_pause_limit(now, &report.name, report.pause_limit);
+        // Policies that only rank applications do not ask what is free.
+        if let Some(&node) = self.nodes.get(&report.name).filter(|_| self.one_pool) {
+            self.set_slots(now, node, report.slots);
+            self.set_pause_limit(now, node, report.pausable);
+        }
     }
 
     /// The core has ended the attempts of a lost node. Their containers are reported as released later, or never if they were demoted.
@@ -37,7 +46,7 @@ impl AppRegistry {
 
     fn node_added(&mut self, now: Time, report: &NodeReport, speed_ppm: u32) {
         // YARN's containers have no kind: all of a node's may run maps, or all of them reduces.
-        let slots = report.slots.clamp(1, NODE_SLOTS_MAX) as u16;
+        let slots = slots_of(report.slots.max(1));
         let next_rack = RackId(self.racks.len() as u32);
         let rack = *self.racks.entry(report.rack.clone()).or_insert(next_rack);
         let spec = NodeSpec {
@@ -71,10 +80,15 @@ impl AppRegistry {
         self.submit_event(now, Event::NodeJoined { node, spec });
     }
 
+    fn set_slots(&mut self, now: Time, node: NodeId, slots: u32) {
+        let slots = slots_of(slots);
+        if self.core.node_up(node).is_some_and(|known| known.reduce_slots != slots) {
+            self.submit_event(now, Event::NodeSlotsSet { node, slots: PerKind::new(0, slots) });
+        }
+    }
+
     /// Limits the containers that may be paused on a node.
-    fn set_pause_limit(&mut self, now: Time, name: &str, containers: u64) {
-        let Some(&node) = self.nodes.get(name).filter(|_| self.one_pool) else { return };
-        let attempts = u32::try_from(containers).unwrap_or(u32::MAX);
+    fn set_pause_limit(&mut self, now: Time, node: NodeId, attempts: u32) {
         if self.core.state().node(node).pause_limit() != attempts {
             self.submit_event(now, Event::PauseLimitSet { node, attempts });
         }

@@ -113,8 +113,9 @@ pub(super) fn requests(
                 wanted
             }
         };
-        let slots = wanted.saturating_sub(available).min(left);
-        available = available.saturating_sub(wanted);
+        let free = state.job(job).within_headroom(available);
+        let slots = wanted.saturating_sub(free).min(left);
+        available -= wanted.min(free);
         left -= slots;
         if slots > 0 {
             requests.push(SlotRequest { job, slots, for_paused: false, is_guaranteed });
@@ -154,10 +155,12 @@ pub(super) fn requests(
 fn is_scarce(rule: &Preemption, kind: Kind, jobs: Comparison<'_>, mut available: u32) -> bool {
     let for_paused = rule.for_paused && kind == Kind::Reduce;
     jobs.rankings.last(kind).queued().any(|job| {
-        let counts = jobs.view.state.job(job).counts(kind);
+        let job = jobs.view.state.job(job);
+        let counts = job.counts(kind);
         let pending = counts.pending.saturating_sub(counts.reserved);
-        let is_enough = pending <= available;
-        available = available.saturating_sub(pending);
+        let free = job.within_headroom(available);
+        let is_enough = pending <= free;
+        available -= pending.min(free);
         !is_enough || for_paused && counts.paused > 0
     })
 }

@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import org.apache.hadoop.ha.HAServiceProtocol.HAServiceState;
 import org.apache.hadoop.util.Time;
 import org.apache.hadoop.yarn.api.records.ApplicationAttemptId;
@@ -31,6 +32,7 @@ import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicat
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerNode;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.AbstractLeafQueue;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler;
 import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
 
 /** Encodes the ResourceManager's state and its changes as messages to the sidecar. */
@@ -49,12 +51,20 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   private static final long NODE_POLL_MS = 200;
   /** The scheduler recovers the containers of a node some time after the node is running. Until then they are looked for. */
   private static final long RECOVERY_MS = 30_000;
+  /** The headroom of an application that no queue's maximum keeps from what it asks for. */
+  private static final int NO_LIMIT = Integer.MAX_VALUE;
   private static final int MAP = 0;
   private static final int REDUCE = 1;
 
   private final RMContext context;
   /** Progress in parts per million, as reported by the application masters. */
   private final Map<ApplicationId, Integer> progressPpm;
+  /** The sidecar's ranking, or null if there is none. */
+  private final Supplier<Ranking> ranking;
+  /** Made when the scheduler is initialized. */
+  private NodeSlots nodeSlots;
+  /** By application, how many containers the sidecar was last told that the queues allow. */
+  private final Map<ApplicationId, Integer> sentHeadroom = new ConcurrentHashMap<>();
   /** Nodes that the sidecar was sent as up, with their attributes. Changed by the sending thread only. */
   private final Map<String, List<Long>> sentNodes = new ConcurrentHashMap<>();
   /** A container was allocated on a node that the sidecar was not sent. */
@@ -65,9 +75,10 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   /** The containers of these nodes that the sidecar was sent. */
   private final Set<ContainerId> sentRecovered = new HashSet<>();
 
-  ClusterStateEncoder(RMContext context, Map<ApplicationId, Integer> progressPpm) {
+  ClusterStateEncoder(RMContext context, Map<ApplicationId, Integer> progressPpm, Supplier<Ranking> ranking) {
     this.context = context;
     this.progressPpm = progressPpm;
+    this.ranking = ranking;
   }
 
   @Override
@@ -78,6 +89,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   @Override
   public void encodeSnapshot(Consumer<byte[]> sink) {
     sentNodes.clear();
+    sentHeadroom.clear();
     recovering.clear();
     sentRecovered.clear();
     pollNodes(sink);
@@ -108,6 +120,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     if (nodeMissing || Time.monotonicNow() - nodesPolledAt >= NODE_POLL_MS) {
       pollNodes(sink);
       encodeRecoveredContainers(sink);
+      encodeHeadroom(sink);
     }
   }
 
@@ -140,10 +153,17 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   private void pollNodes(Consumer<byte[]> sink) {
     nodeMissing = false;
     nodesPolledAt = Time.monotonicNow();
-    long minAllocationMb = context.getScheduler().getMinimumResourceCapability().getMemorySize();
+    if (nodeSlots == null) {
+      nodeSlots = new NodeSlots(scheduler());
+    }
+    nodeSlots.lookUpNextAsk(ranking.get());
     Set<String> usableNodes = new HashSet<>();
     for (RMNode node : context.getRMNodes().values()) {
       if (node.getState() != NodeState.RUNNING && node.getState() != NodeState.DECOMMISSIONING) {
+        continue;
+      }
+      SchedulerNode scheduled = scheduler().getSchedulerNode(node.getNodeID());
+      if (scheduled == null) {
         continue;
       }
       String name = node.getNodeID().toString();
@@ -151,15 +171,15 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       // NodeManagers report their attributes some time after they have registered.
       long pauseMb = parseMb(attribute(node, PAUSE_ATTRIBUTE));
       long speedPpm = parseSpeedPpm(attribute(node, SPEED_ATTRIBUTE));
-      List<Long> attributes = Arrays.asList(pauseMb, speedPpm);
+      NodeSlots.Count count = nodeSlots.count(scheduled, pauseMb);
+      List<Long> attributes = Arrays.asList((long) count.slots, (long) count.pausable, speedPpm);
       List<Long> sent = sentNodes.put(name, attributes);
       if (sent == null) {
         recovering.put(node.getNodeID(), Time.monotonicNow() + RECOVERY_MS);
       }
       if (!attributes.equals(sent)) {
-        long memoryMb = node.getTotalCapability().getMemorySize();
-        Frame frame = Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName()).integer(8, memoryMb).integer(8, minAllocationMb);
-        sink.accept(frame.integer(8, pauseMb).integer(4, speedPpm).content());
+        Frame frame = Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName());
+        sink.accept(frame.integer(4, count.slots).integer(4, count.pausable).integer(4, speedPpm).content());
       }
     }
     sentNodes.keySet().removeIf(name -> {
@@ -167,8 +187,30 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
         return false;
       }
       sink.accept(Frame.of(Frame.NODE_REMOVED).string(name).content());
+      nodeSlots.forget(NodeId.fromString(name));
       return true;
     });
+  }
+
+  /** Applications whose queues allow more or fewer containers than before: others of the queue may have started or ended containers. */
+  private void encodeHeadroom(Consumer<byte[]> sink) {
+    for (SchedulerApplication<?> application : scheduler().getSchedulerApplications().values()) {
+      SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
+      if (attempt == null || attempt.isStopped() || !isInGivewayQueue(attempt)) {
+        continue;
+      }
+      Integer sent = sentHeadroom.get(attempt.getApplicationId());
+      if (sent != null && sent != headroom(attempt)) {
+        sink.accept(applicationUpdated(attempt));
+      }
+    }
+  }
+
+  /** How many of an application's outstanding asks the maxima of its queues allow now; {@link #NO_LIMIT} if all. */
+  private int headroom(SchedulerApplicationAttempt attempt) {
+    int headroom = Asks.headroom(attempt, ((CapacityScheduler) scheduler()).getResourceCalculator());
+    int[] asks = outstandingAsks(attempt);
+    return headroom >= asks[MAP] + asks[REDUCE] ? NO_LIMIT : headroom;
   }
 
   /** The value of a node's attribute, or null if it has none of that name. */
@@ -216,6 +258,10 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
         .content();
   }
 
+  void forget(ApplicationId applicationId) {
+    sentHeadroom.remove(applicationId);
+  }
+
   /** @param status the final status, or null if unknown; then the application counts as killed */
   static byte[] applicationRemoved(ApplicationId applicationId, FinalApplicationStatus status) {
     int outcome = status == FinalApplicationStatus.SUCCEEDED ? 0 : status == FinalApplicationStatus.FAILED ? 2 : 1;
@@ -225,7 +271,9 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   byte[] applicationUpdated(SchedulerApplicationAttempt attempt) {
     Frame frame = Frame.of(Frame.APP_UPDATED).string(attempt.getApplicationId().toString());
     frame.integer(4, progressPpm.getOrDefault(attempt.getApplicationId(), 0));
-    return appendOutstandingAsks(frame, attempt).integer(4, recoveryAsks(attempt)).content();
+    int headroom = headroom(attempt);
+    sentHeadroom.put(attempt.getApplicationId(), headroom);
+    return appendOutstandingAsks(frame, attempt).integer(4, recoveryAsks(attempt)).integer(4, headroom).content();
   }
 
   /** MapReduce asks for a map that has to run again, because it failed or its output was lost with a node, at a priority of its own. */
@@ -293,6 +341,11 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
 
   /** Every message about an application has its current asks, so that the next message corrects one that was lost or reordered. */
   private Frame appendOutstandingAsks(Frame frame, SchedulerApplicationAttempt attempt) {
+    int[] asks = outstandingAsks(attempt);
+    return frame.integer(4, asks[MAP]).integer(4, asks[REDUCE]);
+  }
+
+  private int[] outstandingAsks(SchedulerApplicationAttempt attempt) {
     int[] asks = new int[2];
     for (SchedulerRequestKey key : attempt.getSchedulerKeys()) {
       if (key.getContainerToUpdate() != null) {
@@ -305,7 +358,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     if (asks[MAP] + asks[REDUCE] == 0 && attempt.isWaitingForAMContainer() && attempt.getLiveContainers().isEmpty()) {
       asks[MAP] = 1;
     }
-    return frame.integer(4, asks[MAP]).integer(4, asks[REDUCE]);
+    return asks;
   }
 
   /** Only MapReduce has reduces; containers of other applications count as maps. */

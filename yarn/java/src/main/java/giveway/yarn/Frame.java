@@ -14,7 +14,7 @@ import java.util.Arrays;
  */
 final class Frame {
   /** Protocol version. Plug-in and sidecar must have the same one. */
-  static final int VERSION = 5;
+  static final int VERSION = 6;
   /** Limit on a frame's content. Longer frames are rejected before memory is allocated. */
   static final int BYTES_MAX = 4 << 20;
   /** The same for a peer that has not proved itself yet. */

@@ -51,7 +51,7 @@ final class GivewayPlugin {
     }
     FINAL_STATUS.clear();
     PROGRESS_PPM.clear();
-    encoder = new ClusterStateEncoder(context, PROGRESS_PPM);
+    encoder = new ClusterStateEncoder(context, PROGRESS_PPM, () -> client == null ? null : client.ranking());
     orders = new ContainerOrders(context, encoder, GivewayPlugin::send);
     client = new SidecarClient(settings, encoder, orders, line -> LOG.info("Giveway: {}", line), line -> LOG.warn("Giveway: {}", line));
     taskProgress = new TaskProgress(context, settings.taskProgressMs, client::isConnected, GivewayPlugin::send);
@@ -91,6 +91,7 @@ final class GivewayPlugin {
       ApplicationId id = ((SchedulerApplicationAttempt) entity).getApplicationId();
       PROGRESS_PPM.remove(id);
       orders.applicationRemoved(id);
+      encoder.forget(id);
       send(ClusterStateEncoder.applicationRemoved(id, FINAL_STATUS.remove(id)));
     });
   }

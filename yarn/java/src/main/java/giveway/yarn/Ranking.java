@@ -11,9 +11,13 @@ import java.util.function.Function;
 
 /** An immutable ranking of applications, as received from the sidecar. */
 final class Ranking {
+  static final Ranking EMPTY = new Ranking(Collections.emptyList());
+
+  private final List<String> applicationIds;
   private final Map<String, Integer> positions;
 
   Ranking(List<String> applicationIds) {
+    this.applicationIds = Collections.unmodifiableList(new ArrayList<>(applicationIds));
     positions = new HashMap<>(applicationIds.size() * 2);
     for (String id : applicationIds) {
       positions.putIfAbsent(id, positions.size());
@@ -22,6 +26,16 @@ final class Ranking {
 
   int size() {
     return positions.size();
+  }
+
+  /** First to be served first. */
+  List<String> applicationIds() {
+    return applicationIds;
+  }
+
+  /** The place of an application, {@link Integer#MAX_VALUE} if it is not ranked. */
+  int position(String applicationId) {
+    return positions.getOrDefault(applicationId, Integer.MAX_VALUE);
   }
 
   /**

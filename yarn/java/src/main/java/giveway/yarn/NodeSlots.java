@@ -1,0 +1,147 @@
+package giveway.yarn;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Objects;
+import org.apache.hadoop.util.Time;
+import org.apache.hadoop.yarn.api.records.ExecutionType;
+import org.apache.hadoop.yarn.api.records.NodeId;
+import org.apache.hadoop.yarn.api.records.Resource;
+import org.apache.hadoop.yarn.api.records.ResourceRequest;
+import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnScheduler;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerNode;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler;
+import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
+import org.apache.hadoop.yarn.util.resource.ResourceCalculator;
+
+/**
+ * How many containers each node has room for: those that it holds, and those of the size that is asked for next which fit into what is free. Only the
+ * ResourceManager can tell, by its own resource calculator, because containers have several sizes and several resources. Used by the sending thread only.
+ */
+final class NodeSlots {
+  /** A node whose free resources have not changed is looked at again after this time: its containers may belong to other queues now. */
+  private static final long REFRESH_MS = 5_000;
+
+  /** What is known of a node; two counts are equal if the sidecar need not be told. */
+  static final class Count {
+    /** Containers that it holds for queues with Giveway's ordering policy, and those that still fit. */
+    final int slots;
+    /** Containers that may be paused at once. */
+    final int pausable;
+
+    Count(int slots, int pausable) {
+      this.slots = slots;
+      this.pausable = pausable;
+    }
+  }
+
+  /** The containers that an application waits for next. */
+  private static final class Ask {
+    final Resource size;
+    final int position;
+
+    Ask(Resource size, int position) {
+      this.size = size;
+      this.position = position;
+    }
+  }
+
+  /** A count and what it was computed from. */
+  private static final class Known {
+    Resource free;
+    Resource size;
+    int containers;
+    long pauseMb;
+    long until;
+    Count count;
+  }
+
+  private final AbstractYarnScheduler<?, ?> scheduler;
+  private final ResourceCalculator calculator;
+  private final Map<NodeId, Known> nodes = new HashMap<>();
+  private Ask next;
+  private Ranking ranking = Ranking.EMPTY;
+
+  NodeSlots(AbstractYarnScheduler<?, ?> scheduler) {
+    this.scheduler = scheduler;
+    calculator = ((CapacityScheduler) scheduler).getResourceCalculator();
+    next = new Ask(scheduler.getMinimumResourceCapability(), Integer.MAX_VALUE);
+  }
+
+  /** Looks up what is asked for next; the last size stays while nothing is. To be called before {@link #count}. */
+  void lookUpNextAsk(Ranking current) {
+    ranking = current == null ? Ranking.EMPTY : current;
+    Ask first = null;
+    for (String id : ranking.applicationIds()) {
+      SchedulerApplicationAttempt attempt = Asks.applicationAttempt(scheduler, id);
+      SchedulerRequestKey key = attempt == null ? null : Asks.first(attempt);
+      if (key == null) {
+        continue;
+      }
+      Ask ask = new Ask(attempt.getPendingAsk(key, ResourceRequest.ANY).getPerAllocationResource(), ranking.position(id));
+      first = first == null ? ask : first;
+      // An application whose queue is at its maximum cannot use what is free.
+      if (Asks.headroom(attempt, calculator) > 0) {
+        next = ask;
+        return;
+      }
+    }
+    next = first != null ? first : new Ask(next.size, Integer.MAX_VALUE);
+  }
+
+  void forget(NodeId node) {
+    nodes.remove(node);
+  }
+
+  /** @param pauseMb memory that paused containers may keep */
+  Count count(SchedulerNode node, long pauseMb) {
+    Known known = nodes.computeIfAbsent(node.getNodeID(), id -> new Known());
+    Resource free = node.getUnallocatedResource();
+    int containers = node.getNumContainers();
+    long now = Time.monotonicNow();
+    boolean same = containers == known.containers && pauseMb == known.pauseMb && free.equals(known.free) && Objects.equals(next.size, known.size);
+    if (!same || now >= known.until) {
+      known.count = countAnew(node, free, pauseMb);
+      known.free = Resource.newInstance(free);
+      known.size = next.size;
+      known.containers = containers;
+      known.pauseMb = pauseMb;
+      known.until = now + REFRESH_MS;
+    }
+    return known.count;
+  }
+
+  private Count countAnew(SchedulerNode node, Resource free, long pauseMb) {
+    int held = 0;
+    int paused = 0;
+    long pausedMb = 0;
+    long largestMb = 1;
+    Resource size = next.size;
+    int position = next.position;
+    for (RMContainer container : node.getCopiedListOfRunningContainers()) {
+      SchedulerApplicationAttempt attempt = scheduler.getApplicationAttempt(container.getApplicationAttemptId());
+      if (attempt == null || !ClusterStateEncoder.isInGivewayQueue(attempt)) {
+        continue;
+      }
+      Resource allocated = container.getAllocatedResource();
+      if (container.getExecutionType() != ExecutionType.OPPORTUNISTIC) {
+        held++;
+        largestMb = Math.max(largestMb, allocated.getMemorySize());
+        continue;
+      }
+      paused++;
+      pausedMb += allocated.getMemorySize();
+      int ofPaused = ranking.position(attempt.getApplicationId().toString());
+      // If it ranks first, what is free is for its resumption.
+      if (ofPaused < position || position == Integer.MAX_VALUE) {
+        size = allocated;
+        position = ofPaused;
+      }
+    }
+    long fitting = Math.max(0, calculator.computeAvailableContainers(free, size));
+    long pausable = paused + Math.max(0, pauseMb - pausedMb) / largestMb;
+    return new Count((int) Math.min(held + fitting, Short.MAX_VALUE), (int) Math.min(pausable, Integer.MAX_VALUE));
+  }
+}
