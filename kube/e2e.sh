@@ -102,7 +102,6 @@ log "starting a node with $kube_version; files in $work"
 start_cluster
 # Two pods fill the node, whatever this machine has.
 pod_cpu=$(($(kubectl get node n1 -o 'jsonpath={.status.allocatable.cpu}') * 500))
-slot_cpu=(--slot-cpu "${pod_cpu}m")
 
 log "== stock Kubernetes: the short Job waits for the long one"
 submit long 2 150
@@ -132,7 +131,7 @@ log "== fcs: the long Job gives way"
 install
 in_namespace env "KUBECONFIG=$work/giveway.kubeconfig" "$giveway" kube doctor || log "one finding is expected: the manifest gives no right to list LimitRanges"
 in_namespace "$giveway" kube doctor || fail "giveway kube doctor finds something missing"
-start_giveway --policy fcs "${slot_cpu[@]}" --event-log "$work/fcs.eventlog"
+start_giveway --policy fcs --event-log "$work/fcs.eventlog"
 submit long 2 400
 wait_for 60 "running long Job" pods_in long 2 Running
 # fcs protects what was launched less than ten seconds ago.
@@ -157,7 +156,7 @@ stop giveway
 delete_jobs
 
 log "== the controller is killed while a pod is squeezed"
-start_giveway --policy fcs "${slot_cpu[@]}"
+start_giveway --policy fcs
 submit long 2 400
 wait_for 60 "running long Job" pods_in long 2 Running
 sleep 12
@@ -165,13 +164,13 @@ submit short 1 60
 wait_for 60 "squeezed pod" is_squeezed
 stop giveway KILL
 wait_for 60 "running short Job" pods_in short 1 Running
-start_giveway --policy fcs "${slot_cpu[@]}"
+start_giveway --policy fcs
 wait_for 120 "end of the short Job" pods_in short 1 Succeeded
 wait_for 60 "returned CPU" nothing_squeezed
 stop giveway
 log "== restore"
 submit other 1 60
-start_giveway --policy fcs "${slot_cpu[@]}"
+start_giveway --policy fcs
 wait_for 60 "squeezed pod" is_squeezed
 stop giveway KILL
 in_namespace env "KUBECONFIG=$work/giveway.kubeconfig" "$giveway" kube restore
@@ -182,7 +181,7 @@ log "nothing lost"
 delete_jobs
 
 log "== order: a suspended Job waits its turn and is told why"
-start_giveway --policy fcs "${slot_cpu[@]}"
+start_giveway --policy fcs
 submit first 2 60
 wait_for 60 "running first Job" pods_in first 2 Running
 submit later 2 20 true

@@ -40,7 +40,7 @@ pub const TARGETS: [(&str, Target); 19] = [
 /// Objects of a Kubernetes API server, one in each line, as a controller gets them. What does not fit its kind is left out.
 fn kube(bytes: &[u8]) {
     let Some(policy) = catalog::by_name("fcs") else { return };
-    let options = Options { policy, slot_milli_cpu: 1000, mode: Mode::Schedule, name: "giveway".into() };
+    let options = Options { policy, mode: Mode::Schedule, name: "giveway".into() };
     let Ok(mut controller) = Controller::new(options) else { return };
     let mut now = Time::ZERO;
     for line in bytes.split(|&byte| byte == b'\n') {

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use giveway_core::plural;
 use giveway_kube::driver::{self, StopHandle};
-use giveway_kube::{Mode, Options, adapt, degradations, doctor, milli_cpu};
+use giveway_kube::{Mode, Options, adapt, degradations, doctor};
 use giveway_web::server::Server;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -70,9 +70,6 @@ struct ControllerArgs {
     /// If the policy does more than Kubernetes can, do what is possible instead of stopping, and say what is done instead.
     #[arg(long)]
     degrade: bool,
-    /// CPU of one slot: the request of a typical pod.
-    #[arg(long, value_name = "CPU", default_value = "1")]
-    slot_cpu: String,
     /// Name of this controller, written into the annotations of the pods that it squeezes.
     #[arg(long, default_value = DEFAULT_NAME)]
     name: String,
@@ -88,22 +85,19 @@ struct ControllerArgs {
 pub fn run(args: &Kube) -> Result<()> {
     match (&args.command, &args.controller) {
         (Some(Command::Doctor { record_only }), _) => check_cluster(*record_only),
-        (Some(Command::Restore { name }), _) => drive(options("fifo", "1", Mode::Restore, name, false)?, None, None),
+        (Some(Command::Restore { name }), _) => drive(options("fifo", Mode::Restore, name, false)?, None, None),
         (None, Some(controller)) => {
             let mode = if controller.record_only { Mode::RecordOnly } else { Mode::Schedule };
             // A recording needs no policy.
             let policy = controller.policy.as_deref().unwrap_or("fifo");
-            let options = options(policy, &controller.slot_cpu, mode, &controller.name, controller.degrade)?;
+            let options = options(policy, mode, &controller.name, controller.degrade)?;
             drive(options, controller.event_log.clone(), controller.http)
         }
         (None, None) => bail!("missing options; see `giveway kube --help`"),
     }
 }
 
-fn options(policy: &str, slot_cpu: &str, mode: Mode, name: &str, degrade: bool) -> Result<Options> {
-    let slot_milli_cpu = milli_cpu(slot_cpu).filter(|&cpu| cpu > 0).ok_or_else(|| {
-        anyhow!("invalid --slot-cpu `{slot_cpu}`; write a CPU quantity above 0, such as 1, 0.5 or 500m")
-    })?;
+fn options(policy: &str, mode: Mode, name: &str, degrade: bool) -> Result<Options> {
     let policy = input::policy(policy)?;
     let lacking = degradations(&policy);
     if !degrade && !lacking.is_empty() {
@@ -115,7 +109,7 @@ fn options(policy: &str, slot_cpu: &str, mode: Mode, name: &str, degrade: bool) 
     }
     let (policy, notes) = adapt(policy, degrade);
     notes.iter().for_each(|note| tracing::info!("policy {}: {note}", policy.name));
-    Ok(Options { policy, slot_milli_cpu, mode, name: name.to_owned() })
+    Ok(Options { policy, mode, name: name.to_owned() })
 }
 
 fn drive(options: Options, event_log: Option<PathBuf>, http: Option<SocketAddr>) -> Result<()> {

@@ -22,7 +22,7 @@ mod request;
 pub use controller::{Controller, ControllerError, Mode, Options, adapt, degradations};
 pub use objects::{
     Condition, Container, ContainerStatus, Job, JobSpec, JobStatus, Metadata, Node, NodeSpec, NodeStatus,
-    OwnerReference, Pod, PodSpec, PodStatus, ResizePolicy, Resources, annotation, label,
+    OwnerReference, Pod, PodSpec, PodStatus, PodTemplate, ResizePolicy, Resources, annotation, label,
 };
 pub use quantity::{bytes, milli_cpu};
 pub use request::{Answer, Change, Failure, Input, ObjectKind, Operation, Request};

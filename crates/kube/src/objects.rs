@@ -123,6 +123,14 @@ pub struct JobSpec {
     pub parallelism: Option<u32>,
     /// None if it is complete when any pod succeeds and all have ended.
     pub completions: Option<u32>,
+    pub template: PodTemplate,
+}
+
+/// What the pods of a Job are made of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodTemplate {
+    pub spec: PodSpec,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -139,6 +147,11 @@ impl Job {
 
     pub fn has_failed(&self) -> bool {
         has_condition(&self.status.conditions, "Failed")
+    }
+
+    /// A pod as it would be created.
+    pub fn pod_template(&self) -> Pod {
+        Pod { spec: self.spec.template.spec.clone(), ..Pod::default() }
     }
 
     /// The pods that it would run at once now.
@@ -240,6 +253,11 @@ impl Pod {
     /// Thousandths of a core that it requests.
     pub fn cpu(&self) -> u64 {
         self.cpu_requests().values().filter_map(|quantity| milli_cpu(quantity)).sum()
+    }
+
+    /// Thousandths of a core that it requested before it was squeezed; 0 if it was not.
+    pub fn cpu_before_squeeze(&self) -> u64 {
+        self.cpu_was().iter().flat_map(|was| was.values()).filter_map(|quantity| milli_cpu(quantity)).sum()
     }
 
     /// Bytes of memory that it requests.

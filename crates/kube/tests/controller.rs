@@ -15,7 +15,7 @@ struct Cluster {
 
 fn controller(policy: &str, mode: Mode) -> Controller {
     let policy = catalog::by_name(policy).unwrap();
-    Controller::new(Options { policy, slot_milli_cpu: 1000, mode, name: "giveway".into() }).unwrap()
+    Controller::new(Options { policy, mode, name: "giveway".into() }).unwrap()
 }
 
 fn job(name: &str, labels: Value, suspend: bool, version: u64) -> Value {
@@ -241,6 +241,27 @@ fn pods_that_cannot_be_squeezed_are_not_tried() {
         assert_eq!(cluster.short_job(), []);
         assert_eq!(cluster.wait(60), []);
         assert!(read::<Pod>(&cluster.pods[0]).squeeze_refusal().is_some());
+    }
+}
+
+/// Half a core is free, and the pod that waits needs a whole one.
+#[test]
+fn a_pod_that_does_not_fit_into_what_is_free_causes_a_squeeze() {
+    for (cpu, is_squeezed) in [("1", true), ("500m", false)] {
+        let mut cluster = Cluster::new(Mode::Schedule, |_| {});
+        let node = json!({
+            "metadata": {"name": "n1"}, "spec": {},
+            "status": {"allocatable": {"cpu": "2500m", "memory": "8Gi"}, "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        cluster.send(Input::Node(Change::Applied(read(&node))));
+        cluster.wait(20);
+        let job = job("short", json!({"giveway.dev/queue": "batch"}), false, 50);
+        cluster.send(Input::Job(Change::Applied(read(&job))));
+        let mut short = pod("short-0", "short", 0);
+        short["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into();
+        let mut requests = cluster.pod(&mut short);
+        requests.extend(cluster.wait(3));
+        assert_eq!(!requests.is_empty(), is_squeezed, "{cpu}: {requests:?}");
     }
 }
 

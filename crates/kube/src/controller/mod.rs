@@ -3,7 +3,7 @@
 //! [`Controller::handle`] takes what happened and returns requests to the API server. It is level-triggered: what a pod needs next follows from the pod's
 //! object and from whether the core wants it paused, never from what was requested before. So a lost answer, a conflict and a restart need no special care.
 //!
-//! `jobs` opens and ends jobs of the core, `pods` reports attempts, `nodes` reports nodes; `squeeze` turns pauses into requests; `release` ends the suspension
+//! `jobs` opens and ends jobs of the core, `pods` reports attempts, `nodes` reports nodes, `slots` counts what fits there; `squeeze` turns pauses into requests; `release` ends the suspension
 //! of Jobs.
 
 mod adaptation;
@@ -11,6 +11,7 @@ mod jobs;
 mod nodes;
 mod pods;
 mod release;
+mod slots;
 mod squeeze;
 
 pub use adaptation::{adapt, degradations};
@@ -22,6 +23,7 @@ use giveway_core::{
     Action, AttemptId, Capabilities, Event, JobId, NodeId, Policy, Scheduler, Setup, SetupError, Span, Start, Tenants,
     Time, Timers, Work,
 };
+use slots::NextPod;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -36,8 +38,6 @@ const POLL_INTERVAL: Span = Span::from_secs(1);
 pub struct Options {
     /// Adapted to Kubernetes by [`adapt`].
     pub policy: Policy,
-    /// CPU of one slot, in thousandths of a core.
-    pub slot_milli_cpu: u64,
     pub mode: Mode,
     /// Written into the annotations of squeezed pods. A controller touches only pods that it or one of the same name has squeezed.
     pub name: String,
@@ -81,6 +81,7 @@ pub struct Controller {
     job_ids: BTreeMap<JobId, String>,
     next_node: u32,
     next_job: u32,
+    next_pod: NextPod,
     /// Which kinds of objects have been listed: nodes, Jobs, pods. Before all are, nothing is decided.
     listed: [bool; 3],
     changed_nodes: BTreeSet<String>,
@@ -182,6 +183,7 @@ impl Controller {
             job_ids: BTreeMap::new(),
             next_node: 0,
             next_job: 0,
+            next_pod: NextPod::default(),
             listed: [false; 3],
             changed_nodes: BTreeSet::new(),
             changed_jobs: BTreeSet::new(),
@@ -215,7 +217,7 @@ impl Controller {
     /// When [`Input::TimerFired`] is due.
     pub fn wake_at(&self) -> Option<Time> {
         let is_held = |job: &JobEntry| job.id.is_some() && job.is_held();
-        let polls = !self.unsettled.is_empty() || self.jobs.values().any(is_held);
+        let polls = !self.unsettled.is_empty() || self.has_waiting_pods() || self.jobs.values().any(is_held);
         self.timers.next().into_iter().chain(polls.then_some(self.poll_at)).min()
     }
 
@@ -254,11 +256,19 @@ impl Controller {
     fn synchronize(&mut self) {
         // A node's slots are what the pods of no job leave.
         self.open_changed_jobs();
+        if self.poll_at <= self.now || !self.has_waiting_pods() {
+            self.look_up_next_pod();
+        }
+        let expects_smaller = self.expect_smaller_pods();
         let nodes = std::mem::take(&mut self.changed_nodes);
         nodes.iter().for_each(|node| self.synchronize_node(node));
         self.synchronize_pods();
         let jobs = std::mem::take(&mut self.changed_jobs);
         jobs.iter().for_each(|job| self.synchronize_job(job));
+        if expects_smaller {
+            self.look_up_next_pod();
+            std::mem::take(&mut self.changed_nodes).iter().for_each(|node| self.update_slots(node));
+        }
         while let Some(timer) = self.timers.expire(self.now) {
             self.submit(Event::TimerFired { timer });
         }

@@ -1,4 +1,4 @@
-//! Nodes: when they come and go, their slots, and how many pods may be squeezed on them.
+//! Nodes: when they come and go, and how many pods may be squeezed on them.
 
 use super::{Controller, NodeEntry, changes};
 use crate::objects::Node;
@@ -35,45 +35,23 @@ impl Controller {
     }
 
     pub(super) fn synchronize_node(&mut self, name: &str) {
-        let slots = self.slots_of(name);
         let Some(node) = self.nodes.get(name) else { return };
-        let is_ready = !node.deleted && node.object.is_ready() && slots > 0;
+        let is_ready = !node.deleted && node.object.is_ready() && node.object.allocatable_cpu() > 0;
         let (is_up, was_drained) = (node.is_up, node.is_drained);
-        if is_up && (!is_ready || self.is_resized(name, slots)) {
+        if is_up && !is_ready {
             self.lose_node(name);
         }
-        if is_ready && !self.nodes[name].is_up {
-            self.join_node(name, slots);
+        if is_ready && !is_up {
+            // The core wants at least one slot of a node that joins.
+            self.join_node(name, self.slots_of(name).max(1));
         }
+        self.update_slots(name);
         let Some(node) = self.nodes.get_mut(name).filter(|node| node.is_up) else { return };
         node.is_drained = node.object.spec.unschedulable;
         let (Some(id), drained) = (node.id, node.is_drained) else { return };
         if drained != was_drained {
             self.submit(if drained { Event::NodeDrained { node: id } } else { Event::NodeIncluded { node: id } });
         }
-    }
-
-    /// The slots of a node: the CPU that pods may request, less that of pods of no job, divided by the CPU of a slot.
-    fn slots_of(&self, name: &str) -> u16 {
-        let Some(node) = self.nodes.get(name) else { return 0 };
-        let others: u64 =
-            self.pods_on(node).filter(|pod| self.job_of(&pod.object).is_none()).map(|pod| pod.object.cpu()).sum();
-        let slots = node.object.allocatable_cpu().saturating_sub(others) / self.options.slot_milli_cpu;
-        u16::try_from(slots).unwrap_or(u16::MAX)
-    }
-
-    /// The pods that occupy a node.
-    fn pods_on<'a>(&'a self, node: &'a NodeEntry) -> impl Iterator<Item = &'a super::PodEntry> {
-        let pods = node.pods.iter().filter_map(|uid| self.pods.get(uid));
-        pods.filter(|pod| !pod.deleted && !pod.object.has_ended())
-    }
-
-    /// True if a node has another number of slots than the core knows. For the core such a node is another one, so that counts only once no pod of a job is left
-    /// on it.
-    fn is_resized(&self, name: &str, slots: u16) -> bool {
-        let node = &self.nodes[name];
-        let known = node.id.and_then(|id| self.core.node_up(id)).map(|spec| spec.reduce_slots);
-        known.is_some_and(|known| known != slots) && self.pods_on(node).all(|pod| pod.attempt.is_none())
     }
 
     fn join_node(&mut self, name: &str, slots: u16) {

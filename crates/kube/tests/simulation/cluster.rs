@@ -3,7 +3,7 @@
 use giveway_core::{Span, Time};
 use giveway_kube::{
     Answer, Change, Condition, Container, ContainerStatus, Controller, Failure, Input, Job, JobSpec, Metadata, Node,
-    NodeStatus, Operation, OwnerReference, Pod, PodSpec, Request, Resources, annotation, label, milli_cpu,
+    NodeStatus, Operation, OwnerReference, Pod, PodSpec, PodTemplate, Request, Resources, annotation, label, milli_cpu,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -68,6 +68,14 @@ pub struct Cluster {
     pub journal: Vec<String>,
 }
 
+/// Of all pods: a core and little memory.
+fn pod_spec() -> PodSpec {
+    let requests = [("cpu", "1"), ("memory", "64Mi")].map(|(name, quantity)| (name.to_owned(), quantity.to_owned()));
+    let resources = Resources { requests: requests.into(), ..Resources::default() };
+    let container = Container { name: "c".into(), resources, ..Container::default() };
+    PodSpec { containers: vec![container], ..PodSpec::default() }
+}
+
 impl Cluster {
     pub fn new(seed: u64, faults: Faults, make: impl Fn() -> Controller + 'static) -> Cluster {
         let controller = make();
@@ -113,7 +121,8 @@ impl Cluster {
             labels: [(label::QUEUE.to_owned(), "batch".to_owned())].into(),
             ..Metadata::default()
         };
-        let spec = JobSpec { suspend, parallelism: Some(parallelism), completions: Some(completions) };
+        let (parallelism, completions) = (Some(parallelism), Some(completions));
+        let spec = JobSpec { suspend, parallelism, completions, template: PodTemplate { spec: pod_spec() } };
         let object = Job { metadata, spec, ..Job::default() };
         self.jobs.push(SimulatedJob { object: object.clone(), work, completed_at: None, pods: 0 });
         self.notify(Input::Job(Change::Applied(object)));
@@ -357,12 +366,7 @@ impl Cluster {
             owner_references: vec![owner],
             ..Metadata::default()
         };
-        let requests =
-            [("cpu", "1"), ("memory", "64Mi")].map(|(name, quantity)| (name.to_owned(), quantity.to_owned()));
-        let resources = Resources { requests: requests.into(), ..Resources::default() };
-        let container = Container { name: "c".into(), resources, ..Container::default() };
-        let mut object =
-            Pod { metadata, spec: PodSpec { containers: vec![container], ..PodSpec::default() }, ..Pod::default() };
+        let mut object = Pod { metadata, spec: job.object.spec.template.spec.clone(), ..Pod::default() };
         object.status.phase = "Pending".into();
         object.status.qos_class = "Burstable".into();
         let (created_at, work_left) = (step, job.work);

@@ -11,7 +11,7 @@ use giveway_kube::{Controller, Mode, Options};
 
 fn controller(policy: &str) -> Controller {
     let policy = giveway_kube::adapt(catalog::by_name(policy).unwrap(), true).0;
-    Controller::new(Options { policy, slot_milli_cpu: 1000, mode: Mode::Schedule, name: "giveway".into() }).unwrap()
+    Controller::new(Options { policy, mode: Mode::Schedule, name: "giveway".into() }).unwrap()
 }
 
 /// Runs a long Job on two nodes, and short ones that arrive while it runs.
@@ -91,8 +91,7 @@ fn restore_gives_every_request_back() {
         restored += u32::from(cluster.is_anything_squeezed());
         cluster.replace_controller(|| {
             let policy = catalog::by_name("fifo").unwrap();
-            let (slot_milli_cpu, name) = (1000, "giveway".into());
-            Controller::new(Options { policy, slot_milli_cpu, mode: Mode::Restore, name }).unwrap()
+            Controller::new(Options { policy, mode: Mode::Restore, name: "giveway".into() }).unwrap()
         });
         cluster.run(100);
         assert!(!cluster.is_anything_squeezed(), "stopped at step {stop_at}");

@@ -67,8 +67,8 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   private final Map<ApplicationId, Integer> sentHeadroom = new ConcurrentHashMap<>();
   /** Nodes that the sidecar was sent as up, with their attributes. Changed by the sending thread only. */
   private final Map<String, List<Long>> sentNodes = new ConcurrentHashMap<>();
-  /** A container was allocated on a node that the sidecar was not sent. */
-  private volatile boolean nodeMissing;
+  /** Nodes are polled before the next message: a container was allocated on a node that the sidecar was not sent, or an application has begun to ask. */
+  private volatile boolean pollNow;
   private long nodesPolledAt;
   /** Nodes that have come, and until when containers that they already had are looked for. */
   private final Map<NodeId, Long> recovering = new HashMap<>();
@@ -117,7 +117,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   /** Polls the nodes from time to time. A listener would have to be registered with the dispatcher while it is running, which is not thread-safe. */
   @Override
   public void encodeNodeChanges(Consumer<byte[]> sink) {
-    if (nodeMissing || Time.monotonicNow() - nodesPolledAt >= NODE_POLL_MS) {
+    if (pollNow || Time.monotonicNow() - nodesPolledAt >= NODE_POLL_MS) {
       pollNodes(sink);
       encodeRecoveredContainers(sink);
       encodeHeadroom(sink);
@@ -151,7 +151,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   }
 
   private void pollNodes(Consumer<byte[]> sink) {
-    nodeMissing = false;
+    pollNow = false;
     nodesPolledAt = Time.monotonicNow();
     if (nodeSlots == null) {
       nodeSlots = new NodeSlots(scheduler());
@@ -271,6 +271,10 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   byte[] applicationUpdated(SchedulerApplicationAttempt attempt) {
     Frame frame = Frame.of(Frame.APP_UPDATED).string(attempt.getApplicationId().toString());
     frame.integer(4, progressPpm.getOrDefault(attempt.getApplicationId(), 0));
+    Ranking current = ranking.get();
+    if (current != null && current.position(attempt.getApplicationId().toString()) == Integer.MAX_VALUE && Asks.first(attempt) != null) {
+      pollNow = true;
+    }
     int headroom = headroom(attempt);
     sentHeadroom.put(attempt.getApplicationId(), headroom);
     return appendOutstandingAsks(frame, attempt).integer(4, recoveryAsks(attempt)).integer(4, headroom).content();
@@ -321,7 +325,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     Frame frame = Frame.of(Frame.CONTAINER_ALLOCATED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
     String node = container.getNodeId().toString();
     if (!sentNodes.containsKey(node)) {
-      nodeMissing = true;
+      pollNow = true;
     }
     frame.string(node).integer(1, taskKind(attempt, container.getAllocatedSchedulerKey()));
     boolean demoted = container.getExecutionType() == ExecutionType.OPPORTUNISTIC;

@@ -10,11 +10,13 @@ import org.apache.hadoop.yarn.api.records.Resource;
 import org.apache.hadoop.yarn.api.records.ResourceRequest;
 import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnScheduler;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplication;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerNode;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler;
 import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
 import org.apache.hadoop.yarn.util.resource.ResourceCalculator;
+import org.apache.hadoop.yarn.util.resource.Resources;
 
 /**
  * How many containers each node has room for: those that it holds, and those of the size that is asked for next which fit into what is free. Only the
@@ -73,6 +75,22 @@ final class NodeSlots {
   /** Looks up what is asked for next; the last size stays while nothing is. To be called before {@link #count}. */
   void lookUpNextAsk(Ranking current) {
     ranking = current == null ? Ranking.EMPTY : current;
+    next = firstInRanking();
+    // Applications that have just begun to ask are not ranked yet. Their containers may fit where larger ones do not, and then nothing has to be paused for them.
+    for (SchedulerApplication<?> application : scheduler.getSchedulerApplications().values()) {
+      SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
+      if (attempt == null || attempt.isStopped() || ranking.position(attempt.getApplicationId().toString()) != Integer.MAX_VALUE) {
+        continue;
+      }
+      SchedulerRequestKey key = ClusterStateEncoder.isInGivewayQueue(attempt) ? Asks.first(attempt) : null;
+      Resource size = key == null ? null : attempt.getPendingAsk(key, ResourceRequest.ANY).getPerAllocationResource();
+      if (size != null && (next.position == Integer.MAX_VALUE || Resources.fitsIn(size, next.size))) {
+        next = new Ask(size, 0);
+      }
+    }
+  }
+
+  private Ask firstInRanking() {
     Ask first = null;
     for (String id : ranking.applicationIds()) {
       SchedulerApplicationAttempt attempt = Asks.applicationAttempt(scheduler, id);
@@ -84,11 +102,10 @@ final class NodeSlots {
       first = first == null ? ask : first;
       // An application whose queue is at its maximum cannot use what is free.
       if (Asks.headroom(attempt, calculator) > 0) {
-        next = ask;
-        return;
+        return ask;
       }
     }
-    next = first != null ? first : new Ask(next.size, Integer.MAX_VALUE);
+    return first != null ? first : new Ask(next.size, Integer.MAX_VALUE);
   }
 
   void forget(NodeId node) {
