@@ -7,14 +7,15 @@
 # `queues`: two leaf queues under parents, each at its maximum with a long job that wants more. For a short job in one of them only containers of that queue are
 #    paused: YARN would give those of the other queue back to it.
 # `maximum`: one of these queues is idle. A short job in the other one, which is at its maximum, is served by a pause there although half of the cluster is free.
+# `mix`: for MIX_SECONDS (600), jobs of random sizes in four queues, two of which have maxima. At most 2 % of the pauses may free a slot that another job gets.
 # `vcores`: nodes are full by vcores (DominantResourceCalculator) and half empty by memory.
 # `sizes`: containers of two sizes. The maps of the short job do not fit into what is free on the nodes.
 #
-#   yarn/production.sh [ha|queues|maximum|vcores|sizes]...
+#   yarn/production.sh [ha|queues|maximum|mix|vcores|sizes]...
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(ha queues maximum vcores sizes)
+((${#parts[@]})) || parts=(ha queues maximum mix vcores sizes)
 rounds=${ROUNDS:-3}
 fetch_hadoop
 build_plugin
@@ -184,6 +185,47 @@ part_maximum() {
     no_lost_work dev-long 4
     no_pauses_left
     stop_sidecar
+}
+
+# run_random_jobs QUEUE SEED: one job after the other until the time is over, large and small ones.
+run_random_jobs() {
+    local queue=$1 number label
+    RANDOM=$2
+    for ((number = 1; SECONDS < mix_end; number++)); do
+        label=$queue-$2-$number
+        if ((RANDOM % 3)); then
+            count_words "$queue" "$label" short -Dmapreduce.job.reduces=$((1 + RANDOM % 2))
+        else
+            count_words "$queue" "$label" long -Dmapreduce.job.reduces=$((2 + RANDOM % 4)) -Dgiveway.test.reduce-ms=$((1000 + RANDOM % 4000))
+        fi
+        echo "$label" >>"$work/succeeded"
+        sleep $((RANDOM % 8))
+    done
+}
+part_mix() {
+    local q=yarn.scheduler.capacity queue seed=${MIX_SEED:-1} jobs=()
+    write_conf yarn.nodemanager.resource.memory-mb=2560
+    local capacities=("$q.root.queues=a,b,c,d" "$q.maximum-am-resource-percent=1.0" "$q.node-locality-delay=-1"
+        "$q.root.b.maximum-capacity=50" "$q.root.d.maximum-capacity=40")
+    for queue in a b c d; do
+        capacities+=("$q.root.$queue.capacity=25" "$q.root.$queue.user-limit-factor=10" "$q.root.$queue.ordering-policy=giveway.yarn.GivewayOrderingPolicy")
+    done
+    site "$conf/capacity-scheduler.xml" "${capacities[@]}"
+    start_sidecar fcs "$event_log"
+    start_hadoop
+    mix_end=$((SECONDS + ${MIX_SECONDS:-600}))
+    # Two submitters in each queue, so that jobs of one queue compete.
+    for queue in a b c d; do
+        for _ in 1 2; do
+            run_random_jobs "$queue" "$seed" &
+            jobs+=($!) seed=$((seed + 1))
+        done
+    done
+    for job in "${jobs[@]}"; do wait "$job" || fail "a job failed"; done
+    no_pauses_left
+    log "$(wc -l <"$work/succeeded") jobs, all with the right output"
+    stop_sidecar
+    "$giveway" replay --json "$event_log" | "$script_dir/wasted_pauses.py" 2 || fail "too many pauses were wasted"
 }
 
 # give_way_once: a long job with five reduces gives way to a short one and loses nothing.

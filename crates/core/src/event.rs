@@ -180,12 +180,15 @@ pub enum Event {
         /// Slots in all, taken and free, by kind.
         slots: PerKind<u16>,
     },
-    /// Limits how many slots the backend would grant an open job now, whatever is free: its queue is near its maximum. Without this event there is no limit.
+    /// What the backend would grant an open job now, where it shares its slots among queues by rules of its own. Without this event that is all that is free, and
+    /// all that is freed for the job.
     HeadroomSet {
         /// An open job.
         job: JobId,
-        /// Slots beyond those that it holds.
+        /// Of the free slots, at most so many: its queue is near its maximum.
         slots: u32,
+        /// Whether a slot that an attempt of its pool leaves would go to its pool again, and not to one that is served first.
+        freed: bool,
     },
 }
 

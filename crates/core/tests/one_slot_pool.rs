@@ -245,6 +245,22 @@ fn slots_that_are_too_small_for_what_is_requested_are_not_free() {
     assert_eq!(cluster.resumed(node).len(), 1);
 }
 
+/// The same if the backend counts before it reports that the attempt has paused.
+#[test]
+fn a_slot_that_is_gone_before_its_attempt_has_paused_is_not_waited_for() {
+    let mut cluster = Cluster::new("fcs");
+    cluster.open(1);
+    cluster.request(1, 4);
+    [0, 0, 1, 1].map(|node| cluster.grant(1, node));
+    cluster.at(20).open(2);
+    let victim = Cluster::paused(&cluster.request(2, 1))[0];
+    let state = cluster.core.state();
+    let node = state.job(state.find(JobId(1)).unwrap()).task(victim.task.key()).node();
+    assert_eq!(cluster.submit(Event::NodeSlotsSet { node, slots: PerKind::new(0, 1) }), []);
+    let next = cluster.submit(Event::AttemptPaused { attempt: victim, progress_ppm: 300_000 });
+    assert_eq!(Cluster::paused(&next).len(), 1, "{next:?}");
+}
+
 /// A queue at its maximum cannot use what is free elsewhere.
 #[test]
 fn a_job_whose_queue_is_at_its_maximum_takes_slots_of_its_queue_although_others_are_free() {
@@ -254,11 +270,14 @@ fn a_job_whose_queue_is_at_its_maximum_takes_slots_of_its_queue_although_others_
     let long = [0, 1].map(|node| cluster.grant(1, node));
     cluster.at(20).open_in(2, "dev");
     assert_eq!(Cluster::paused(&cluster.request(2, 2)), [], "two slots are free");
-    let headroom = |cluster: &mut Cluster, slots| cluster.submit(Event::HeadroomSet { job: JobId(2), slots });
-    assert_eq!(Cluster::paused(&headroom(&mut cluster, 2)), []);
-    let victims = Cluster::paused(&headroom(&mut cluster, 1));
+    let headroom = |cluster: &mut Cluster, slots, freed| {
+        Cluster::paused(&cluster.submit(Event::HeadroomSet { job: JobId(2), slots, freed }))
+    };
+    assert_eq!(headroom(&mut cluster, 2, true), []);
+    assert_eq!(headroom(&mut cluster, 1, false), [], "what is freed would go to another queue");
+    let victims = headroom(&mut cluster, 1, true);
     assert!(victims.len() == 1 && long.contains(&victims[0]), "{victims:?}");
-    assert_eq!(headroom(&mut cluster, 1), [], "one slot is granted, the other is being freed");
+    assert_eq!(headroom(&mut cluster, 1, true), [], "one slot is granted, the other is being freed");
 }
 
 #[test]

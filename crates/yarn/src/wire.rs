@@ -82,6 +82,8 @@ pub enum PluginMessage {
         slots: u32,
         /// Containers that may be paused there at once, by the memory that they keep. Zero if the NodeManager cannot pause containers.
         pausable: u32,
+        /// Whether a container that is paused there would fit now.
+        can_resume: bool,
         /// Its speed in parts per million of that of an ordinary node; zero counts as an ordinary node.
         speed_ppm: u32,
     },
@@ -108,6 +110,8 @@ pub enum PluginMessage {
         recovery_asks: u32,
         /// How many of its asks the maxima of its queue and of those above allow; [`NO_HEADROOM_LIMIT`] if all.
         headroom: u32,
+        /// Whether the resources that one of its queue's containers leaves would go to its queue again, and not to one that is furthest below its capacity.
+        gets_freed: bool,
     },
     /// A container was allocated.
     ContainerAllocated {
@@ -222,7 +226,7 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
     let message = match content[0] {
         b'[' => PluginMessage::SnapshotStarted,
         b']' => PluginMessage::SnapshotEnded,
-        b'N' => read!(NodeAdded { name, rack, slots, pausable, speed_ppm }),
+        b'N' => read!(NodeAdded { name, rack, slots, pausable, can_resume, speed_ppm }),
         b'n' => read!(NodeRemoved { name }),
         b'A' => PluginMessage::AppAdded(AppSpec {
             app_id: fields.take()?,
@@ -233,7 +237,7 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
             may_pause: fields.take()?,
         }),
         b'a' => read!(AppRemoved { app_id, outcome }),
-        b'Q' => read!(AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks, headroom }),
+        b'Q' => read!(AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks, headroom, gets_freed }),
         b'C' => {
             read!(ContainerAllocated { app_id, container_id, node, kind, is_master, is_demoted, outstanding_asks })
         }

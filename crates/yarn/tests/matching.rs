@@ -36,7 +36,7 @@ impl Cluster {
 
     fn report_node(&mut self, name: &str, speed_ppm: u32) {
         let (name, rack) = (name.to_owned(), "/rack".to_owned());
-        self.send(PluginMessage::NodeAdded { name, rack, slots: 4, pausable: 0, speed_ppm });
+        self.send(PluginMessage::NodeAdded { name, rack, slots: 4, pausable: 0, can_resume: true, speed_ppm });
         assert_eq!(self.registry.take_warning(), None);
     }
 
@@ -53,6 +53,7 @@ impl Cluster {
             outstanding_asks,
             recovery_asks: 0,
             headroom: NO_HEADROOM_LIMIT,
+            gets_freed: true,
         });
     }
 
@@ -156,7 +157,7 @@ fn the_speed_of_a_node_changes_while_it_runs_nothing() {
         outstanding_asks,
     });
     let name = FAST.to_owned();
-    cluster.send(PluginMessage::NodeAdded { name, rack, slots: 4, pausable: 0, speed_ppm });
+    cluster.send(PluginMessage::NodeAdded { name, rack, slots: 4, pausable: 0, can_resume: true, speed_ppm });
     assert!(cluster.registry.take_warning().is_some_and(|warning| warning.contains("registers again")));
     assert_eq!(cluster.registry.counts().containers, 1);
 }

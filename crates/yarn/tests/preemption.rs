@@ -20,7 +20,7 @@ impl Cluster {
         cluster.send(PluginMessage::SnapshotStarted);
         for name in ["n1:1", "n2:1"] {
             let (name, rack) = (name.to_owned(), "/rack".to_owned());
-            cluster.send(PluginMessage::NodeAdded { name, rack, slots: 2, pausable, speed_ppm: 0 });
+            cluster.send(PluginMessage::NodeAdded { name, rack, slots: 2, pausable, can_resume: true, speed_ppm: 0 });
         }
         cluster.send(PluginMessage::SnapshotEnded);
         cluster
@@ -67,6 +67,7 @@ impl Cluster {
             outstanding_asks,
             recovery_asks: 0,
             headroom: NO_HEADROOM_LIMIT,
+            gets_freed: true,
         });
     }
 
@@ -162,19 +163,28 @@ fn containers_are_paused_although_slots_are_free_if_the_queue_may_not_use_them_o
         let mut cluster = Cluster::with_long_app("fcs", true, 20);
         let node = |cluster: &mut Cluster, name: &str, slots| {
             let [name, rack] = [name, "/rack"].map(str::to_owned);
-            cluster.send(PluginMessage::NodeAdded { name, rack, slots, pausable: 20, speed_ppm: 0 });
+            cluster.send(PluginMessage::NodeAdded { name, rack, slots, pausable: 20, can_resume: true, speed_ppm: 0 });
         };
         node(&mut cluster, "n1:1", 3);
         node(&mut cluster, "n2:1", 3);
         assert_eq!(cluster.submit_short(), [""; 0]);
         if queue_is_at_its_maximum {
             let (app_id, outstanding_asks) = (SHORT.to_owned(), [1, 0]);
-            let (progress_ppm, recovery_asks, headroom) = (0, 0, 0);
-            let full = PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks, headroom };
+            let (progress_ppm, recovery_asks, headroom, gets_freed) = (0, 0, 0, true);
+            let full = PluginMessage::AppUpdated {
+                app_id,
+                progress_ppm,
+                outstanding_asks,
+                recovery_asks,
+                headroom,
+                gets_freed,
+            };
             cluster.send(full);
         } else {
             node(&mut cluster, "n1:1", 2);
             node(&mut cluster, "n2:1", 2);
+            assert_eq!(cluster.orders(), [""; 0], "messages about containers may follow");
+            cluster.send(PluginMessage::Heartbeat);
         }
         paused(&cluster.orders());
     }
@@ -237,7 +247,7 @@ fn a_container_that_was_demoted_before_the_snapshot_counts_once_it_is_promoted()
     cluster.send(PluginMessage::SnapshotStarted);
     for name in ["n1:1", "n2:1"] {
         let (name, rack) = (name.to_owned(), "/rack".to_owned());
-        cluster.send(PluginMessage::NodeAdded { name, rack, slots: 2, pausable: 1, speed_ppm: 0 });
+        cluster.send(PluginMessage::NodeAdded { name, rack, slots: 2, pausable: 1, can_resume: true, speed_ppm: 0 });
     }
     cluster.add_app(LONG, true);
     cluster.allocate(LONG, "am", "n1:1", true, 0);

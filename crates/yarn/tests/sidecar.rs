@@ -174,7 +174,9 @@ impl Plugin {
     }
 
     fn node_of_speed(&mut self, name: &str, speed_ppm: u32) {
-        self.send(&[b"N", &string(name)[..], &string("/rack"), &integers(&[4, 0, speed_ppm])].concat());
+        self.send(
+            &[b"N", &string(name)[..], &string("/rack"), &integers(&[4, 0]), &[1], &integers(&[speed_ppm])].concat(),
+        );
     }
 
     fn app_added(&mut self, app_id: &str) {
@@ -188,7 +190,9 @@ impl Plugin {
     }
 
     fn app_updated(&mut self, app_id: &str, maps: u32, reduces: u32) {
-        self.send(&[b"Q", &string(app_id)[..], &integers(&[100_000, maps, reduces, 0, NO_HEADROOM_LIMIT])].concat());
+        self.send(
+            &[b"Q", &string(app_id)[..], &integers(&[100_000, maps, reduces, 0, NO_HEADROOM_LIMIT]), &[1]].concat(),
+        );
     }
 
     fn app_succeeded(&mut self, app_id: &str) {

@@ -9,7 +9,7 @@ use crate::policy::matching::{Classes, UserRights};
 use crate::policy::placement::Choice;
 use crate::policy::shares::{NewShare, Share};
 use crate::reason::{Reason, Refusal};
-use crate::state::JobKey;
+use crate::state::{Headroom, JobKey};
 use crate::units::WHOLE_PPM;
 
 impl Cluster {
@@ -191,9 +191,9 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn headroom_set(&mut self, job: JobId, slots: u32, due: &mut Decisions) -> Result<(), Refusal> {
+    pub(super) fn headroom_set(&mut self, job: JobId, headroom: Headroom, due: &mut Decisions) -> Result<(), Refusal> {
         let key = self.open_job(job)?;
-        self.state.job_mut(key).set_headroom(slots);
+        self.state.job_mut(key).set_headroom(headroom);
         due.extend(Kind::BOTH.map(Decision::Preempt));
         Ok(())
     }

@@ -29,7 +29,7 @@ use crate::policy::recovery::LostTask;
 use crate::policy::{Needs, Policy, PolicyState, TaskTimes, View};
 use crate::reason::Refusal;
 use crate::setup::{Setup, SetupError};
-use crate::state::{JobKey, State};
+use crate::state::{Headroom, JobKey, State};
 use crate::timer::Timers;
 use crate::units::Time;
 use rand::SeedableRng;
@@ -129,6 +129,7 @@ impl Cluster {
             return Err(Refusal::ClockWentBack);
         }
         self.now = now;
+        let freed = self.node_of_ending(event);
         match event {
             Event::SlotsOffered { node, progress } => self.slots_offered(*node, progress, due)?,
             Event::AttemptFinished { attempt, output_bytes } => {
@@ -161,12 +162,32 @@ impl Cluster {
             Event::RecoveryRequested { job, slots } => self.recovery_requested(*job, *slots, due)?,
             Event::PauseLimitSet { node, attempts } => self.pause_limit_set(*node, *attempts)?,
             Event::NodeSlotsSet { node, slots } => self.node_slots_set(*node, *slots, due)?,
-            Event::HeadroomSet { job, slots } => self.headroom_set(*job, *slots, due)?,
+            Event::HeadroomSet { job, slots, freed } => {
+                self.headroom_set(*job, Headroom { slots: *slots, freed: *freed }, due)?
+            }
             Event::NodeDrained { node } => self.node_drained(*node)?,
             Event::NodeIncluded { node } => self.node_included(*node)?,
             Event::Restored(snapshot) => self.restored(snapshot, out)?,
         }
+        if let Some(node) = freed
+            && self.drop_missing_reservations(node)
+        {
+            due.push(Decision::Preempt(Kind::Reduce));
+        }
         Ok(())
+    }
+
+    /// The node where an attempt ends or pauses, for backends that change the number of a node's slots: it may leave none.
+    fn node_of_ending(&self, event: &Event) -> Option<NodeId> {
+        let (Event::AttemptPaused { attempt, .. }
+        | Event::AttemptKilled { attempt }
+        | Event::AttemptFinished { attempt, .. }
+        | Event::AttemptFailed { attempt }) = event
+        else {
+            return None;
+        };
+        let (job, _) = self.state.role(*attempt).filter(|_| self.setup.capabilities.one_slot_pool)?;
+        Some(self.state.node_of(job, *attempt))
     }
 
     pub(crate) fn view(&self) -> View<'_> {

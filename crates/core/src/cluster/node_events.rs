@@ -51,18 +51,28 @@ impl Cluster {
         due: &mut Decisions,
     ) -> Result<(), Refusal> {
         self.state.nodes().up(node).ok_or(Refusal::UnknownNode(node))?;
+        let had = Kind::BOTH.map(|kind| self.state.node(node).spec().slots(kind));
         self.state.set_slots(node, slots);
+        Kind::BOTH.into_iter().for_each(|kind| self.compute_shares(kind));
+        // More slots are no reason to preempt.
+        if self.drop_missing_reservations(node) || Kind::BOTH.iter().zip(had).any(|(&kind, had)| slots[kind] < had) {
+            due.extend(Kind::BOTH.map(Decision::Preempt));
+        }
+        Ok(())
+    }
+
+    /// What was freed on a node for some jobs is too small for them: their reservations are dropped, so that they request other slots. Returns whether there are any.
+    pub(super) fn drop_missing_reservations(&mut self, node: NodeId) -> bool {
+        let mut dropped = false;
         for kind in Kind::BOTH {
-            // What was freed for a job is too small for it: it requests another slot.
             while self.state.reserves_missing_slots(node, kind) {
+                dropped = true;
                 if let Some(beneficiary) = self.state.drop_newest_reservation(node, kind) {
                     self.rerank(beneficiary, kind);
                 }
             }
-            self.compute_shares(kind);
         }
-        due.extend(Kind::BOTH.map(Decision::Preempt));
-        Ok(())
+        dropped
     }
 
     /// A node was lost: what ran, was paused or was stored there has to be done again.

@@ -345,7 +345,7 @@ mod tests {
             Event::NodeIncluded { node },
             Event::AttemptLost { attempt },
             Event::NodeSlotsSet { node, slots: PerKind::default() },
-            Event::HeadroomSet { job, slots: 0 },
+            Event::HeadroomSet { job, slots: 0, freed: false },
         ];
         check_numbers(&events, 1);
         let reason = || Reason::Reserved;

@@ -76,6 +76,9 @@ impl Scheduler {
         }
         let job = self.state.job(key);
         let (id, counts) = (job.id(), job.counts(kind));
+        if !job.gets_freed_slots() {
+            return;
+        }
         let lost = job.recovering().min(counts.pending).saturating_sub(counts.reserved);
         for _ in preemption::unreserved(self.view(), kind)..lost {
             let Some(victim) = recovery::find_victim(key, kind, self.comparison()) else { break };

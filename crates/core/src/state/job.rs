@@ -87,9 +87,18 @@ pub struct Job {
     pub(super) open: bool,
     /// Slots that an open job requests for lost work.
     pub(super) recovering: u32,
-    /// Slots that the backend would grant an open job now; no limit if it did not say. Not part of snapshots: a backend that continues from one says it anew.
+    /// What the backend would grant an open job now; everything if it did not say. Not part of snapshots: a backend that continues from one says it anew.
     #[serde(skip)]
-    pub(super) headroom: Option<u32>,
+    pub(super) headroom: Option<Headroom>,
+}
+
+/// What the backend of an open job would grant it: [`Event::HeadroomSet`](crate::Event::HeadroomSet).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// At most so many free slots.
+    pub slots: u32,
+    /// Whether also those that attempts of its pool leave.
+    pub freed: bool,
 }
 
 /// Counts over a job's tasks of one kind.
@@ -296,7 +305,12 @@ impl Job {
 
     /// Of a number of free slots, those that its backend would grant it.
     pub fn within_headroom(&self, free: u32) -> u32 {
-        self.headroom.map_or(free, |headroom| free.min(headroom))
+        self.headroom.map_or(free, |headroom| free.min(headroom.slots))
+    }
+
+    /// True if its backend would grant it the slots that are freed for it.
+    pub fn gets_freed_slots(&self) -> bool {
+        self.headroom.is_none_or(|headroom| headroom.freed)
     }
 
     /// True if no attempt of it holds a slot.
@@ -517,8 +531,8 @@ impl Job {
         self.recovering = slots;
     }
 
-    pub(crate) fn set_headroom(&mut self, slots: u32) {
-        self.headroom = Some(slots);
+    pub(crate) fn set_headroom(&mut self, headroom: Headroom) {
+        self.headroom = Some(headroom);
     }
 
     pub(crate) fn set_classes(&mut self, classes: [Option<u16>; 2]) {

@@ -288,6 +288,7 @@ impl Job {
             }
         }
         self.recovering = 0;
+        self.headroom = None;
     }
 
     /// A finished map's output is lost and needed: it is pending again.

@@ -25,7 +25,7 @@ mod task;
 mod transitions;
 
 pub use estimate::{Estimate, JobLag};
-pub use job::{Job, TaskCounts};
+pub use job::{Headroom, Job, TaskCounts};
 pub use job_table::{JobKey, JobTable};
 pub use node::{Exclusion, Node, NodeTable, Reservation, RunningAttempt};
 pub use node_types::NodeType;

@@ -22,8 +22,8 @@ impl Size {
 
     /// How many pods of this size fit into another.
     fn fitting(self, free: Size) -> u64 {
-        let by = |free: u64, one: u64| free.checked_div(one).unwrap_or(u64::MAX);
-        by(free.milli_cpu, self.milli_cpu).min(by(free.memory, self.memory))
+        let by_memory = free.memory.checked_div(self.memory).unwrap_or(u64::MAX);
+        free.milli_cpu.checked_div(self.milli_cpu).map_or(0, |by_cpu| by_cpu.min(by_memory))
     }
 }
 
@@ -41,6 +41,16 @@ impl Default for NextPod {
     fn default() -> NextPod {
         NextPod { size: Size::CORE, place: usize::MAX, places: BTreeMap::new() }
     }
+}
+
+/// True for a pod that was squeezed, and whose CPU the kubelet has freed.
+fn is_freed(pod: &Pod) -> bool {
+    pod.cpu() == 0 && pod.cpu_before_squeeze() > 0 && pod.is_cpu_freed()
+}
+
+/// What a squeezed pod needs: its memory it has.
+fn to_resume(pod: &Pod) -> Size {
+    Size { memory: 0, ..Size::of(pod) }
 }
 
 impl Controller {
@@ -101,25 +111,37 @@ impl Controller {
     pub(super) fn slots_of(&self, name: &str) -> u16 {
         let Some(node) = self.nodes.get(name) else { return 0 };
         let (mut size, mut place) = (self.next_pod.size, self.next_pod.place);
-        let mut free = Size { milli_cpu: node.object.allocatable_cpu(), memory: node.object.allocatable_memory() };
         let mut holding = 0;
         for PodEntry { object: pod, .. } in self.pods_on(node) {
-            let is_freed = pod.cpu() == 0 && pod.is_cpu_freed();
-            let milli_cpu = if is_freed { 0 } else { Size::of(pod).milli_cpu };
-            free.milli_cpu = free.milli_cpu.saturating_sub(milli_cpu);
-            free.memory = free.memory.saturating_sub(pod.memory());
             let Some(job) = self.job_of(pod) else { continue };
-            if !is_freed {
+            if !is_freed(pod) {
                 holding += 1;
                 continue;
             }
-            // If it ranks first, what is free is for its resumption, which needs no more memory.
+            // If it ranks first, what is free is for its resumption.
             let of_squeezed = self.next_pod.places.get(&job).copied().unwrap_or(usize::MAX);
             if of_squeezed < place || place == usize::MAX {
-                (size, place) = (Size { memory: 0, ..Size::of(pod) }, of_squeezed);
+                (size, place) = (to_resume(pod), of_squeezed);
             }
         }
-        u16::try_from(size.fitting(free).saturating_add(holding)).unwrap_or(u16::MAX)
+        u16::try_from(size.fitting(self.free_on(node)).saturating_add(holding)).unwrap_or(u16::MAX)
+    }
+
+    /// True if one of the squeezed pods of a node would get its CPU back now.
+    pub(super) fn fits_squeezed(&self, name: &str) -> bool {
+        let Some(node) = self.nodes.get(name) else { return false };
+        let free = self.free_on(node);
+        let mut squeezed = self.pods_on(node).map(|pod| &pod.object).filter(|pod| is_freed(pod));
+        squeezed.any(|pod| to_resume(pod).fitting(free) > 0)
+    }
+
+    /// What the pods on a node leave.
+    fn free_on(&self, node: &NodeEntry) -> Size {
+        let free = Size { milli_cpu: node.object.allocatable_cpu(), memory: node.object.allocatable_memory() };
+        self.pods_on(node).map(|pod| &pod.object).fold(free, |free, pod| Size {
+            milli_cpu: free.milli_cpu.saturating_sub(if is_freed(pod) { 0 } else { Size::of(pod).milli_cpu }),
+            memory: free.memory.saturating_sub(pod.memory()),
+        })
     }
 
     /// The pods that occupy a node.

@@ -44,6 +44,7 @@ impl Controller {
             self.check_squeeze(&uid);
         }
         let offered = self.core.nodes().filter(|node| node.up && node.paused > 0 && node.free[Kind::Reduce] > 0);
+        let offered = offered.filter(|node| self.fits_squeezed(&node.spec.name));
         let offered: Vec<NodeId> = offered.map(|node| node.id).collect();
         for node in offered {
             self.submit(Event::SlotsOffered { node, progress: Vec::new() });

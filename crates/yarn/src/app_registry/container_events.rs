@@ -103,7 +103,7 @@ impl AppRegistry {
         }
         let reduce = Kind::Reduce;
         let offered = self.core.nodes().filter(|node| node.up && node.paused > 0 && node.free[reduce] > 0);
-        let offered: Vec<NodeId> = offered.map(|node| node.id).collect();
+        let offered: Vec<NodeId> = offered.map(|node| node.id).filter(|node| self.can_resume.contains(node)).collect();
         for node in offered {
             self.submit_event(now, Event::SlotsOffered { node, progress: Vec::new() });
         }

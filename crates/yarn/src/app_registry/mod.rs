@@ -21,12 +21,10 @@ use giveway_core::{
 };
 use nodes::NodeReport;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use thiserror::Error;
-
-/// Limit on the slots of a node.
-const NODE_SLOTS_MAX: u32 = 1_000;
 
 /// What the plug-in can do for a policy that preempts.
 const PREEMPTING: Capabilities = Capabilities {
@@ -90,8 +88,8 @@ struct App {
     asks: [u32; 2],
     /// Of those, the asks for lost work.
     recovery_asks: u32,
-    /// How many of them the maxima of its queues allow.
-    headroom: u32,
+    /// How many of them the maxima of its queues allow, and whether its queue would get what its containers leave.
+    headroom: (u32, bool),
     /// The classes of nodes that were last reported as suggested.
     suggested: Option<Vec<u16>>,
 }
@@ -107,6 +105,10 @@ pub struct AppRegistry {
     nodes: FxHashMap<String, NodeId>,
     /// Incremented whenever `nodes` changes.
     nodes_version: u64,
+    /// What was last counted on nodes and the core has not been told.
+    counts: BTreeMap<NodeId, NodeReport>,
+    /// Nodes where a paused container fits.
+    can_resume: FxHashSet<NodeId>,
     racks: FxHashMap<String, RackId>,
     next_node_number: u32,
     next_job_number: u32,
@@ -145,6 +147,8 @@ impl AppRegistry {
             app_ids: FxHashMap::default(),
             nodes: FxHashMap::default(),
             nodes_version: 0,
+            counts: BTreeMap::new(),
+            can_resume: FxHashSet::default(),
             racks: FxHashMap::default(),
             next_node_number: 0,
             next_job_number: 0,
@@ -318,15 +322,15 @@ impl AppRegistry {
                         finished: [0; 2],
                         asks: [0; 2],
                         recovery_asks: 0,
-                        headroom: NO_HEADROOM_LIMIT,
+                        headroom: (NO_HEADROOM_LIMIT, true),
                         suggested: None,
                     };
                     self.apps.insert(app_id.clone(), app);
                 }
             }
-            Event::HeadroomSet { job, slots } => {
+            Event::HeadroomSet { job, slots, freed } => {
                 let app = self.app_ids.get(job).and_then(|app_id| self.apps.get_mut(app_id));
-                app.into_iter().for_each(|app| app.headroom = *slots);
+                app.into_iter().for_each(|app| app.headroom = (*slots, *freed));
             }
             Event::JobEnded { job, .. } => {
                 if let Some(app_id) = self.app_ids.remove(job) {
@@ -348,9 +352,11 @@ impl AppRegistry {
 
     fn apply(&mut self, now: Time, message: PluginMessage) {
         match message {
-            PluginMessage::SnapshotStarted | PluginMessage::SnapshotEnded | PluginMessage::Heartbeat => {}
-            PluginMessage::NodeAdded { name, rack, slots, pausable, speed_ppm } => {
-                self.node_reported(now, NodeReport { name, rack, slots, pausable, speed_ppm });
+            PluginMessage::SnapshotStarted | PluginMessage::SnapshotEnded => {}
+            // The last message of a batch.
+            PluginMessage::Heartbeat => self.apply_counts(now),
+            PluginMessage::NodeAdded { name, rack, slots, pausable, can_resume, speed_ppm } => {
+                self.node_reported(now, NodeReport { name, rack, slots, pausable, can_resume, speed_ppm });
             }
             PluginMessage::NodeRemoved { name } => {
                 if let Some(&node) = self.nodes.get(&name) {
@@ -360,14 +366,29 @@ impl AppRegistry {
             }
             PluginMessage::AppAdded(spec) => self.app_added(now, spec),
             PluginMessage::AppRemoved { app_id, outcome } => self.app_removed(now, &app_id, outcome),
-            PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks, headroom } => {
+            PluginMessage::AppUpdated {
+                app_id,
+                progress_ppm,
+                outstanding_asks,
+                recovery_asks,
+                headroom: slots,
+                gets_freed: freed,
+            } => {
+                let begins = |app: &App| app.asks == [0; 2] && outstanding_asks != [0; 2];
+                if self.apps.get(&app_id).is_some_and(begins) {
+                    self.apply_counts(now);
+                }
                 if let Some(app) = self.apps.get_mut(&app_id) {
                     app.progress_ppm = progress_ppm.min(WHOLE_PPM);
                     let (job, changed) = (app.job, app.recovery_asks != recovery_asks);
                     app.recovery_asks = recovery_asks;
-                    let had_headroom = std::mem::replace(&mut app.headroom, headroom);
-                    if self.one_pool && headroom != had_headroom {
-                        self.submit_event(now, Event::HeadroomSet { job, slots: headroom });
+                    let had = std::mem::replace(&mut app.headroom, (slots, freed));
+                    // A limit counts for the asks that come with it.
+                    if slots < had.0 {
+                        self.update_asks(now, &app_id, outstanding_asks);
+                    }
+                    if self.one_pool && (slots, freed) != had {
+                        self.submit_event(now, Event::HeadroomSet { job, slots, freed });
                     }
                     self.update_asks(now, &app_id, outstanding_asks);
                     if changed && self.core.setup().policy.recovery.is_immediate() {
@@ -463,6 +484,7 @@ impl AppRegistry {
         for message in messages {
             self.apply(now, message);
         }
+        self.apply_counts(now);
     }
 
     fn app_added(&mut self, now: Time, spec: AppSpec) {

@@ -1,14 +1,15 @@
 //! Nodes: when they come and go, how fast they are, and to which applications they are refused.
 
-use super::{AppRegistry, NODE_SLOTS_MAX};
+use super::AppRegistry;
 use giveway_core::{Event, NodeId, NodeSpec, PerKind, RackId, Span, Time, WHOLE_PPM};
 use std::collections::BTreeMap;
 
 fn slots_of(containers: u32) -> u16 {
-    containers.min(NODE_SLOTS_MAX) as u16
+    u16::try_from(containers).unwrap_or(u16::MAX)
 }
 
 /// What the plug-in reports of a node.
+#[derive(Debug)]
 pub(super) struct NodeReport {
     pub name: String,
     pub rack: String,
@@ -16,6 +17,8 @@ pub(super) struct NodeReport {
     pub slots: u32,
     /// Containers that may be paused there at once.
     pub pausable: u32,
+    /// Whether one that is paused there would fit now.
+    pub can_resume: bool,
     /// Parts per million of the speed of an ordinary node; zero counts as that.
     pub speed_ppm: u32,
 }
@@ -31,8 +34,7 @@ impl AppRegistry {
         }
         // Policies that only rank applications do not ask what is free.
         if let Some(&node) = self.nodes.get(&report.name).filter(|_| self.one_pool) {
-            self.set_slots(now, node, report.slots);
-            self.set_pause_limit(now, node, report.pausable);
+            self.counts.insert(node, report);
         }
     }
 
@@ -71,13 +73,35 @@ impl AppRegistry {
         if known.speed_ppm == speed_ppm {
             return;
         }
-        let spec = NodeSpec { speed_ppm, ..known.clone() };
+        // A node that joins has at least one slot.
+        let spec = NodeSpec { speed_ppm, reduce_slots: known.reduce_slots.max(1), ..known.clone() };
         if self.containers().any(|container| container.node == node) {
             self.warning = Some(format!("{} runs containers: its new speed counts once it registers again", spec.name));
             return;
         }
         self.submit_event(now, Event::NodeLost { node });
         self.submit_event(now, Event::NodeJoined { node, spec });
+    }
+
+    /// Tells the core what the plug-in has counted. Counts are sent before the messages about containers that they are of, so they wait for those; increases come first,
+    /// so that nothing is preempted for what then fits.
+    pub(super) fn apply_counts(&mut self, now: Time) {
+        let mut counts: Vec<(NodeId, NodeReport)> = std::mem::take(&mut self.counts).into_iter().collect();
+        let increases = |(node, report): &(NodeId, NodeReport)| {
+            self.core.node_up(*node).is_some_and(|known| known.reduce_slots < slots_of(report.slots))
+        };
+        counts.sort_by_cached_key(|count| !increases(count));
+        for (node, report) in counts {
+            if self.core.node_up(node).is_some() {
+                self.set_slots(now, node, report.slots);
+                self.set_pause_limit(now, node, report.pausable);
+                if report.can_resume {
+                    self.can_resume.insert(node)
+                } else {
+                    self.can_resume.remove(&node)
+                };
+            }
+        }
     }
 
     fn set_slots(&mut self, now: Time, node: NodeId, slots: u32) {

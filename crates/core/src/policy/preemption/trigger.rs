@@ -114,7 +114,8 @@ pub(super) fn requests(
             }
         };
         let free = state.job(job).within_headroom(available);
-        let slots = wanted.saturating_sub(free).min(left);
+        let lacking = if state.job(job).gets_freed_slots() { wanted.saturating_sub(free) } else { 0 };
+        let slots = lacking.min(left);
         available -= wanted.min(free);
         left -= slots;
         if slots > 0 {

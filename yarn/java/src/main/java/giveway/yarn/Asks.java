@@ -7,13 +7,16 @@ import org.apache.hadoop.yarn.nodelabels.CommonNodeLabelsManager;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnScheduler;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplication;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.AbstractLeafQueue;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CSQueue;
 import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
 import org.apache.hadoop.yarn.util.resource.ResourceCalculator;
 import org.apache.hadoop.yarn.util.resource.Resources;
 
-/** The containers that an application asks for, and how many of them its queue may grant. */
+/** The containers that an application asks for, and what its queue may grant of them. */
 final class Asks {
+  private static final String PARTITION = CommonNodeLabelsManager.NO_LABEL;
+
   private Asks() {}
 
   /** The running attempt of an application in one of Giveway's queues, or null. */
@@ -23,33 +26,68 @@ final class Asks {
     return attempt == null || attempt.isStopped() || !ClusterStateEncoder.isInGivewayQueue(attempt) ? null : attempt;
   }
 
-  /** The first key, by priority, with outstanding asks; null if there are none. */
-  static SchedulerRequestKey first(SchedulerApplicationAttempt attempt) {
+  /** True for an application that its queue serves: others wait until more application masters may run, or have left. */
+  static boolean isActive(SchedulerApplicationAttempt attempt) {
+    return !attempt.isStopped()
+        && ClusterStateEncoder.isInGivewayQueue(attempt)
+        && ((AbstractLeafQueue) attempt.getQueue()).getOrderingPolicy().getSchedulableEntities().contains(attempt);
+  }
+
+  /** The size of the containers that an application asks for first, by priority; null if it asks for none. */
+  static Resource firstSize(SchedulerApplicationAttempt attempt) {
     for (SchedulerRequestKey key : attempt.getSchedulerKeys()) {
       if (key.getContainerToUpdate() == null && attempt.getOutstandingAsksCount(key) > 0) {
-        return key;
+        Resource size = attempt.getPendingAsk(key, ResourceRequest.ANY).getPerAllocationResource();
+        // It has none if the last container was granted meanwhile.
+        if (size != null && size.getMemorySize() > 0) {
+          return size;
+        }
       }
     }
     return null;
   }
 
   /**
-   * How many containers of the size that an application asks for next the maxima of its queue and of the queues above allow, whatever is free in the cluster.
-   * {@link Integer#MAX_VALUE} if it asks for none. Limits of users, and partitions other than the default one, are left out.
+   * How many containers of a size the maxima of an application's queue and of the queues above allow, whatever is free in the cluster. Limits of users, and
+   * partitions other than the default one, are left out.
    */
-  static int headroom(SchedulerApplicationAttempt attempt, ResourceCalculator calculator) {
-    SchedulerRequestKey key = first(attempt);
-    if (key == null) {
-      return Integer.MAX_VALUE;
-    }
-    Resource size = attempt.getPendingAsk(key, ResourceRequest.ANY).getPerAllocationResource();
-    String partition = CommonNodeLabelsManager.NO_LABEL;
+  static int headroom(SchedulerApplicationAttempt attempt, Resource size, ResourceCalculator calculator) {
     long fitting = Integer.MAX_VALUE;
-    // The root queue is the cluster.
-    for (CSQueue queue = (CSQueue) attempt.getQueue(); queue != null && queue.getParent() != null; queue = queue.getParent()) {
-      Resource left = Resources.subtract(queue.getEffectiveMaxCapacity(partition), queue.getQueueResourceUsage().getUsed(partition));
-      fitting = Math.min(fitting, Math.max(0, calculator.computeAvailableContainers(left, size)));
+    for (CSQueue queue = (CSQueue) attempt.getQueue(); queue != null; queue = queue.getParent()) {
+      if (queue.getAbsoluteMaximumCapacity() < 1) {
+        fitting = Math.min(fitting, room(queue, size, calculator));
+      }
     }
     return (int) fitting;
+  }
+
+  private static long room(CSQueue queue, Resource size, ResourceCalculator calculator) {
+    Resource left = Resources.subtract(queue.getEffectiveMaxCapacity(PARTITION), queue.getQueueResourceUsage().getUsed(PARTITION));
+    return Math.max(0, calculator.computeAvailableContainers(left, size));
+  }
+
+  /**
+   * Whether what a container of a size leaves in an application's queue would be granted to that queue again. CapacityScheduler chooses, at each level, the queue
+   * that has the least of its capacity in use, of those that ask for more and may have it.
+   */
+  static boolean queueGetsFreed(SchedulerApplicationAttempt attempt, Resource size, ResourceCalculator calculator, Resource cluster) {
+    for (CSQueue queue = (CSQueue) attempt.getQueue(); queue.getParent() != null; queue = queue.getParent()) {
+      Resource afterwards = Resources.subtract(queue.getQueueResourceUsage().getUsed(PARTITION), size);
+      double own = share(queue, afterwards, calculator, cluster);
+      for (CSQueue other : queue.getParent().getChildQueues()) {
+        Resource pending = other.getQueueResourceUsage().getPending(PARTITION);
+        boolean competes = other != queue && pending.getMemorySize() > 0 && room(other, size, calculator) > 0;
+        if (competes && share(other, other.getQueueResourceUsage().getUsed(PARTITION), calculator, cluster) <= own) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  /** How much of its capacity a queue uses. */
+  private static double share(CSQueue queue, Resource used, ResourceCalculator calculator, Resource cluster) {
+    Resource capacity = queue.getEffectiveCapacity(PARTITION);
+    return capacity.getMemorySize() > 0 ? Resources.divide(calculator, cluster, used, capacity) : Double.MAX_VALUE;
   }
 }

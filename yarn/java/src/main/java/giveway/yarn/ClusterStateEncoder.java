@@ -22,10 +22,12 @@ import org.apache.hadoop.yarn.api.records.FinalApplicationStatus;
 import org.apache.hadoop.yarn.api.records.NodeAttribute;
 import org.apache.hadoop.yarn.api.records.NodeId;
 import org.apache.hadoop.yarn.api.records.NodeState;
+import org.apache.hadoop.yarn.api.records.Resource;
 import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
 import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
 import org.apache.hadoop.yarn.server.resourcemanager.rmapp.attempt.RMAppAttempt;
 import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
+import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainerState;
 import org.apache.hadoop.yarn.server.resourcemanager.rmnode.RMNode;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnScheduler;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplication;
@@ -34,6 +36,7 @@ import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerNode;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.AbstractLeafQueue;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler;
 import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
+import org.apache.hadoop.yarn.util.resource.ResourceCalculator;
 
 /** Encodes the ResourceManager's state and its changes as messages to the sidecar. */
 final class ClusterStateEncoder implements SidecarClient.StateSource {
@@ -62,9 +65,11 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   /** The sidecar's ranking, or null if there is none. */
   private final Supplier<Ranking> ranking;
   /** Made when the scheduler is initialized. */
-  private NodeSlots nodeSlots;
-  /** By application, how many containers the sidecar was last told that the queues allow. */
-  private final Map<ApplicationId, Integer> sentHeadroom = new ConcurrentHashMap<>();
+  private volatile NodeSlots nodeSlots;
+  /** By application, what its queue would grant it, as the sidecar was last told. */
+  private final Map<ApplicationId, Headroom> headroom = new ConcurrentHashMap<>();
+  /** Applications that have begun to ask, and for which the nodes have been polled. */
+  private final Set<ApplicationId> begun = ConcurrentHashMap.newKeySet();
   /** Nodes that the sidecar was sent as up, with their attributes. Changed by the sending thread only. */
   private final Map<String, List<Long>> sentNodes = new ConcurrentHashMap<>();
   /** Nodes are polled before the next message: a container was allocated on a node that the sidecar was not sent, or an application has begun to ask. */
@@ -89,13 +94,13 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   @Override
   public void encodeSnapshot(Consumer<byte[]> sink) {
     sentNodes.clear();
-    sentHeadroom.clear();
+    headroom.clear();
     recovering.clear();
     sentRecovered.clear();
     pollNodes(sink);
     for (SchedulerApplication<?> application : scheduler().getSchedulerApplications().values()) {
       SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
-      if (attempt == null || attempt.isStopped() || !isInGivewayQueue(attempt)) {
+      if (attempt == null || !Asks.isActive(attempt)) {
         continue;
       }
       sink.accept(applicationAdded(attempt));
@@ -172,14 +177,14 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       long pauseMb = parseMb(attribute(node, PAUSE_ATTRIBUTE));
       long speedPpm = parseSpeedPpm(attribute(node, SPEED_ATTRIBUTE));
       NodeSlots.Count count = nodeSlots.count(scheduled, pauseMb);
-      List<Long> attributes = Arrays.asList((long) count.slots, (long) count.pausable, speedPpm);
+      List<Long> attributes = Arrays.asList((long) count.slots, (long) count.pausable, count.canResume ? 1L : 0L, speedPpm);
       List<Long> sent = sentNodes.put(name, attributes);
       if (sent == null) {
         recovering.put(node.getNodeID(), Time.monotonicNow() + RECOVERY_MS);
       }
       if (!attributes.equals(sent)) {
         Frame frame = Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName());
-        sink.accept(frame.integer(4, count.slots).integer(4, count.pausable).integer(4, speedPpm).content());
+        sink.accept(frame.integer(4, count.slots).integer(4, count.pausable).integer(1, count.canResume ? 1 : 0).integer(4, speedPpm).content());
       }
     }
     sentNodes.keySet().removeIf(name -> {
@@ -192,25 +197,58 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     });
   }
 
-  /** Applications whose queues allow more or fewer containers than before: others of the queue may have started or ended containers. */
+  /** Sends what queues would grant, where it has changed: other applications may have started or ended containers. */
   private void encodeHeadroom(Consumer<byte[]> sink) {
     for (SchedulerApplication<?> application : scheduler().getSchedulerApplications().values()) {
       SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
       if (attempt == null || attempt.isStopped() || !isInGivewayQueue(attempt)) {
         continue;
       }
-      Integer sent = sentHeadroom.get(attempt.getApplicationId());
-      if (sent != null && sent != headroom(attempt)) {
+      Headroom sent = headroom.get(attempt.getApplicationId());
+      if (sent != null && !sent.equals(lookUpHeadroom(attempt, outstandingAsks(attempt)))) {
         sink.accept(applicationUpdated(attempt));
       }
     }
   }
 
-  /** How many of an application's outstanding asks the maxima of its queues allow now; {@link #NO_LIMIT} if all. */
-  private int headroom(SchedulerApplicationAttempt attempt) {
-    int headroom = Asks.headroom(attempt, ((CapacityScheduler) scheduler()).getResourceCalculator());
-    int[] asks = outstandingAsks(attempt);
-    return headroom >= asks[MAP] + asks[REDUCE] ? NO_LIMIT : headroom;
+  /** What an application's queue would grant it now; looked up by {@link #encodeHeadroom}, and here for an application that has just begun to ask. */
+  private Headroom headroom(SchedulerApplicationAttempt attempt, int[] asks, boolean isNew) {
+    Headroom known = isNew ? null : headroom.get(attempt.getApplicationId());
+    return known != null ? known : lookUpHeadroom(attempt, asks);
+  }
+
+  private Headroom lookUpHeadroom(SchedulerApplicationAttempt attempt, int[] asks) {
+    Resource size = Asks.firstSize(attempt);
+    Headroom found = Headroom.UNLIMITED;
+    if (size != null) {
+      ResourceCalculator calculator = ((CapacityScheduler) scheduler()).getResourceCalculator();
+      int containers = Asks.headroom(attempt, size, calculator);
+      // Slots are counted in containers of one size: an application that asks for others would stop too many, or for nothing.
+      NodeSlots counted = nodeSlots;
+      boolean isCounted = counted == null || size.equals(counted.nextSize());
+      boolean getsFreed = isCounted && Asks.queueGetsFreed(attempt, size, calculator, scheduler().getClusterResource());
+      found = new Headroom(containers >= asks[MAP] + asks[REDUCE] ? NO_LIMIT : containers, getsFreed);
+    }
+    headroom.put(attempt.getApplicationId(), found);
+    return found;
+  }
+
+  /** What an application's queue would grant it. */
+  private static final class Headroom {
+    static final Headroom UNLIMITED = new Headroom(NO_LIMIT, true);
+    /** How many of its asks. */
+    final int containers;
+    /** Whether also what containers of its queue leave. */
+    final boolean getsFreed;
+
+    Headroom(int containers, boolean getsFreed) {
+      this.containers = containers;
+      this.getsFreed = getsFreed;
+    }
+
+    boolean equals(Headroom other) {
+      return containers == other.containers && getsFreed == other.getsFreed;
+    }
   }
 
   /** The value of a node's attribute, or null if it has none of that name. */
@@ -259,7 +297,8 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   }
 
   void forget(ApplicationId applicationId) {
-    sentHeadroom.remove(applicationId);
+    headroom.remove(applicationId);
+    begun.remove(applicationId);
   }
 
   /** @param status the final status, or null if unknown; then the application counts as killed */
@@ -269,15 +308,20 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   }
 
   byte[] applicationUpdated(SchedulerApplicationAttempt attempt) {
-    Frame frame = Frame.of(Frame.APP_UPDATED).string(attempt.getApplicationId().toString());
-    frame.integer(4, progressPpm.getOrDefault(attempt.getApplicationId(), 0));
+    ApplicationId id = attempt.getApplicationId();
+    int[] asks = outstandingAsks(attempt);
     Ranking current = ranking.get();
-    if (current != null && current.position(attempt.getApplicationId().toString()) == Integer.MAX_VALUE && Asks.first(attempt) != null) {
+    boolean asksNow = asks[MAP] + asks[REDUCE] > 0;
+    boolean isNew = asksNow && current != null && current.position(id.toString()) == Integer.MAX_VALUE;
+    if (!asksNow) {
+      begun.remove(id);
+    } else if (isNew && begun.add(id)) {
       pollNow = true;
     }
-    int headroom = headroom(attempt);
-    sentHeadroom.put(attempt.getApplicationId(), headroom);
-    return appendOutstandingAsks(frame, attempt).integer(4, recoveryAsks(attempt)).integer(4, headroom).content();
+    Headroom now = headroom(attempt, asks, isNew);
+    Frame frame = Frame.of(Frame.APP_UPDATED).string(id.toString()).integer(4, progressPpm.getOrDefault(id, 0));
+    frame.integer(4, asks[MAP]).integer(4, asks[REDUCE]).integer(4, recoveryAsks(attempt));
+    return frame.integer(4, now.containers).integer(1, now.getsFreed ? 1 : 0).content();
   }
 
   /** MapReduce asks for a map that has to run again, because it failed or its output was lost with a node, at a priority of its own. */
@@ -330,7 +374,13 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     frame.string(node).integer(1, taskKind(attempt, container.getAllocatedSchedulerKey()));
     boolean demoted = container.getExecutionType() == ExecutionType.OPPORTUNISTIC;
     frame.integer(1, isMaster ? 1 : 0).integer(1, demoted ? 1 : 0);
-    return appendOutstandingAsks(frame, attempt).content();
+    int[] asks = outstandingAsks(attempt);
+    // A reservation is sent as an allocation, because the later allocation is not reported. Until then it is still asked for.
+    if (container.getState() == RMContainerState.RESERVED) {
+      int kind = taskKind(attempt, container.getReservedSchedulerKey());
+      asks[kind] = Math.max(0, asks[kind] - 1);
+    }
+    return frame.integer(4, asks[MAP]).integer(4, asks[REDUCE]).content();
   }
 
   /**

@@ -1,20 +1,19 @@
 package giveway.yarn;
 
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import org.apache.hadoop.util.Time;
 import org.apache.hadoop.yarn.api.records.ExecutionType;
 import org.apache.hadoop.yarn.api.records.NodeId;
 import org.apache.hadoop.yarn.api.records.Resource;
-import org.apache.hadoop.yarn.api.records.ResourceRequest;
 import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnScheduler;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplication;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerNode;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler;
-import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
 import org.apache.hadoop.yarn.util.resource.ResourceCalculator;
 import org.apache.hadoop.yarn.util.resource.Resources;
 
@@ -32,10 +31,13 @@ final class NodeSlots {
     final int slots;
     /** Containers that may be paused at once. */
     final int pausable;
+    /** Whether one that is paused would fit now. */
+    final boolean canResume;
 
-    Count(int slots, int pausable) {
+    Count(int slots, int pausable, boolean canResume) {
       this.slots = slots;
       this.pausable = pausable;
+      this.canResume = canResume;
     }
   }
 
@@ -55,6 +57,7 @@ final class NodeSlots {
     Resource free;
     Resource size;
     int containers;
+    boolean isReserved;
     long pauseMb;
     long until;
     Count count;
@@ -63,7 +66,7 @@ final class NodeSlots {
   private final AbstractYarnScheduler<?, ?> scheduler;
   private final ResourceCalculator calculator;
   private final Map<NodeId, Known> nodes = new HashMap<>();
-  private Ask next;
+  private volatile Ask next;
   private Ranking ranking = Ranking.EMPTY;
 
   NodeSlots(AbstractYarnScheduler<?, ?> scheduler) {
@@ -79,12 +82,12 @@ final class NodeSlots {
     // Applications that have just begun to ask are not ranked yet. Their containers may fit where larger ones do not, and then nothing has to be paused for them.
     for (SchedulerApplication<?> application : scheduler.getSchedulerApplications().values()) {
       SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
-      if (attempt == null || attempt.isStopped() || ranking.position(attempt.getApplicationId().toString()) != Integer.MAX_VALUE) {
+      if (attempt == null || ranking.position(attempt.getApplicationId().toString()) != Integer.MAX_VALUE || !Asks.isActive(attempt)) {
         continue;
       }
-      SchedulerRequestKey key = ClusterStateEncoder.isInGivewayQueue(attempt) ? Asks.first(attempt) : null;
-      Resource size = key == null ? null : attempt.getPendingAsk(key, ResourceRequest.ANY).getPerAllocationResource();
-      if (size != null && (next.position == Integer.MAX_VALUE || Resources.fitsIn(size, next.size))) {
+      Resource size = Asks.firstSize(attempt);
+      boolean isSmaller = size != null && (next.position == Integer.MAX_VALUE || Resources.fitsIn(size, next.size));
+      if (isSmaller && Asks.headroom(attempt, size, calculator) > 0) {
         next = new Ask(size, 0);
       }
     }
@@ -94,14 +97,14 @@ final class NodeSlots {
     Ask first = null;
     for (String id : ranking.applicationIds()) {
       SchedulerApplicationAttempt attempt = Asks.applicationAttempt(scheduler, id);
-      SchedulerRequestKey key = attempt == null ? null : Asks.first(attempt);
-      if (key == null) {
+      Resource size = attempt == null ? null : Asks.firstSize(attempt);
+      if (size == null) {
         continue;
       }
-      Ask ask = new Ask(attempt.getPendingAsk(key, ResourceRequest.ANY).getPerAllocationResource(), ranking.position(id));
+      Ask ask = new Ask(size, ranking.position(id));
       first = first == null ? ask : first;
       // An application whose queue is at its maximum cannot use what is free.
-      if (Asks.headroom(attempt, calculator) > 0) {
+      if (Asks.headroom(attempt, size, calculator) > 0) {
         return ask;
       }
     }
@@ -112,32 +115,45 @@ final class NodeSlots {
     nodes.remove(node);
   }
 
+  /** The size of the containers that slots are counted in. Used by other threads, too. */
+  Resource nextSize() {
+    return next.size;
+  }
+
   /** @param pauseMb memory that paused containers may keep */
   Count count(SchedulerNode node, long pauseMb) {
     Known known = nodes.computeIfAbsent(node.getNodeID(), id -> new Known());
-    Resource free = node.getUnallocatedResource();
-    int containers = node.getNumContainers();
+    RMContainer reserved = node.getReservedContainer();
+    Resource free;
+    List<RMContainer> containers;
+    synchronized (node) {
+      free = Resource.newInstance(node.getUnallocatedResource());
+      containers = node.getNumContainers() == known.containers && free.equals(known.free) ? null : node.getCopiedListOfRunningContainers();
+    }
     long now = Time.monotonicNow();
-    boolean same = containers == known.containers && pauseMb == known.pauseMb && free.equals(known.free) && Objects.equals(next.size, known.size);
+    boolean same = containers == null && pauseMb == known.pauseMb && Objects.equals(next.size, known.size) && (reserved != null) == known.isReserved;
     if (!same || now >= known.until) {
-      known.count = countAnew(node, free, pauseMb);
-      known.free = Resource.newInstance(free);
+      containers = containers == null ? node.getCopiedListOfRunningContainers() : containers;
+      known.count = countAnew(containers, free, reserved, pauseMb);
+      known.free = free;
       known.size = next.size;
-      known.containers = containers;
+      known.containers = containers.size();
+      known.isReserved = reserved != null;
       known.pauseMb = pauseMb;
       known.until = now + REFRESH_MS;
     }
     return known.count;
   }
 
-  private Count countAnew(SchedulerNode node, Resource free, long pauseMb) {
+  private Count countAnew(List<RMContainer> containers, Resource free, RMContainer reserved, long pauseMb) {
     int held = 0;
+    boolean canResume = false;
     int paused = 0;
     long pausedMb = 0;
-    long largestMb = 1;
+    long largestMb = Math.max(1, scheduler.getMinimumResourceCapability().getMemorySize());
     Resource size = next.size;
     int position = next.position;
-    for (RMContainer container : node.getCopiedListOfRunningContainers()) {
+    for (RMContainer container : containers) {
       SchedulerApplicationAttempt attempt = scheduler.getApplicationAttempt(container.getApplicationAttemptId());
       if (attempt == null || !ClusterStateEncoder.isInGivewayQueue(attempt)) {
         continue;
@@ -150,6 +166,7 @@ final class NodeSlots {
       }
       paused++;
       pausedMb += allocated.getMemorySize();
+      canResume |= reserved == null && calculator.computeAvailableContainers(free, allocated) > 0;
       int ofPaused = ranking.position(attempt.getApplicationId().toString());
       // If it ranks first, what is free is for its resumption.
       if (ofPaused < position || position == Integer.MAX_VALUE) {
@@ -157,8 +174,13 @@ final class NodeSlots {
         position = ofPaused;
       }
     }
-    long fitting = Math.max(0, calculator.computeAvailableContainers(free, size));
+    // What is free on a node with a reservation is granted to nobody else. The reservation was sent as an allocation.
+    long fitting = reserved == null ? Math.max(0, calculator.computeAvailableContainers(free, size)) : 0;
+    if (reserved != null) {
+      SchedulerApplicationAttempt attempt = scheduler.getApplicationAttempt(reserved.getApplicationAttemptId());
+      held += attempt != null && ClusterStateEncoder.isInGivewayQueue(attempt) ? 1 : 0;
+    }
     long pausable = paused + Math.max(0, pauseMb - pausedMb) / largestMb;
-    return new Count((int) Math.min(held + fitting, Short.MAX_VALUE), (int) Math.min(pausable, Integer.MAX_VALUE));
+    return new Count((int) Math.min(held + fitting, Short.MAX_VALUE), (int) Math.min(pausable, Integer.MAX_VALUE), canResume);
   }
 }
