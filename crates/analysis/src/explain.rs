@@ -424,18 +424,21 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
             Subject::Job(job) => (job, None, None),
             Subject::Attempt { job, row, beneficiary } => (job, Some(row), beneficiary),
         };
+        let row = attempt.and_then(|attempt| model.attempts.row(attempt));
+        let task = row.map(|AttemptRow { kind, task, node, .. }| format!("{kind} {task} on {}", model.node_name(node)));
+        let task = task.as_deref().unwrap_or("a task");
         let (what, slot) = match mark.kind {
-            MarkKind::Paused => ("paused a reduce", true),
-            MarkKind::EndedEarly => ("ended a map early", true),
-            MarkKind::Killed => ("lost an attempt to a kill", true),
-            MarkKind::Resumed => ("resumed a reduce", false),
-            MarkKind::Migrated => ("moved a paused reduce to another node", false),
-            MarkKind::Failed => ("had a failed attempt", false),
-            MarkKind::JobSubmitted => ("was submitted", false),
+            MarkKind::Paused => (format!("paused {task}"), true),
+            MarkKind::EndedEarly => (format!("ended {task} early"), true),
+            MarkKind::Killed => (format!("lost {task} to a kill"), true),
+            MarkKind::Resumed => (format!("resumed {task}"), false),
+            MarkKind::Migrated => (format!("moved a paused reduce: {task}"), false),
+            MarkKind::Failed => (format!("had a failed attempt of {task}"), false),
+            MarkKind::JobSubmitted => ("was submitted".to_owned(), false),
             MarkKind::JobEnded => match model.jobs.get(job as usize).and_then(|job| job.outcome) {
-                Some(Outcome::Failed) => ("failed", false),
-                Some(Outcome::Killed) => ("was killed", false),
-                Some(Outcome::Succeeded) | None => ("succeeded", false),
+                Some(Outcome::Failed) => ("failed".to_owned(), false),
+                Some(Outcome::Killed) => ("was killed".to_owned(), false),
+                Some(Outcome::Succeeded) | None => ("succeeded".to_owned(), false),
             },
             MarkKind::NodeLost
             | MarkKind::NodeJoined
@@ -448,14 +451,10 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
         let stop = attempt.filter(|_| slot).and_then(|attempt| model.attempts.stop_reason(attempt));
         let reason = stop.map(|(_, reason)| model.reason_text(reason));
         let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        let failed = attempt.filter(|_| mark.kind == MarkKind::Failed).and_then(|attempt| model.attempts.row(attempt));
-        let which = failed.map_or_else(String::new, |AttemptRow { kind, task, number, node, .. }| {
-            format!(": {kind} {task}, attempt {number}, on {}", model.node_name(node))
-        });
         found.push(Decision {
             at_s: mark.at.as_secs_f64(),
             at_ms: model.unix_ms(mark.at),
-            text: format!("{} {what}{for_whom}{why}{which}", name(job)),
+            text: format!("{} {what}{for_whom}{why}", name(job)),
         });
     }
     found.reverse();

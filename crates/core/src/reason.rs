@@ -26,7 +26,7 @@ pub enum Reason {
         /// Progress of the straggler, in parts per million.
         progress_ppm: u32,
     },
-    /// Preempted for a job that ranks before it.
+    /// Preempted for a job that ranks before it; only in the logs of earlier releases.
     PreemptedFor {
         /// The beneficiary.
         job: JobId,

@@ -251,7 +251,9 @@ fn a_slot_that_is_gone_before_its_attempt_has_paused_is_not_waited_for() {
     let mut cluster = Cluster::new("fcs");
     cluster.open(1);
     cluster.request(1, 4);
-    [0, 0, 1, 1].map(|node| cluster.grant(1, node));
+    for node in [0, 0, 1, 1] {
+        cluster.grant(1, node);
+    }
     cluster.at(20).open(2);
     let victim = Cluster::paused(&cluster.request(2, 1))[0];
     let state = cluster.core.state();

@@ -173,6 +173,26 @@ impl Model {
         let mut running = std::mem::take(&mut self.running);
         running.observe(&record.event, &record.actions, record.now, &mut |change| self.on_change(record.now, change));
         self.running = running;
+        self.follow_paused(&record.event);
+    }
+
+    /// Paused reduces are lost with their node, and those of open jobs may end while they are paused: how many are left is known to the replica only.
+    fn follow_paused(&mut self, event: &Event) {
+        let state = self.replica.state();
+        let jobs: Vec<giveway_core::state::JobKey> = match event {
+            Event::NodeLost { .. } | Event::Resynced => state.jobs().iter().map(|(key, _)| key).collect(),
+            Event::AttemptFinished { attempt, .. } | Event::AttemptKilled { attempt } => {
+                state.find(attempt.task.job).into_iter().collect()
+            }
+            _ => return,
+        };
+        for job in jobs.into_iter().map(|key| state.job(key)).filter(|job| !job.is_closed()) {
+            let row = self.by_id.get(&job.id()).and_then(|&row| self.jobs.get_mut(row as usize));
+            let paused = job.paused().len() as u32;
+            if let Some(row) = row.filter(|row| row.paused != paused) {
+                (row.paused, row.version) = (paused, self.version);
+            }
+        }
     }
 
     fn follow_progress(&mut self, now: Time, progress: &[Progress]) {

@@ -317,6 +317,22 @@ fn a_killed_job_has_no_paused_reduces() {
 }
 
 #[test]
+fn reduces_that_are_lost_while_they_are_paused_are_not_paused_any_more() {
+    let mut cluster = Follower::new("fcs", 2);
+    cluster.submit_job(1, 1, 1);
+    let launched = cluster.offer(0);
+    let reduce = *launched.iter().find(|attempt| attempt.task.kind == Kind::Reduce).expect("slow start is off");
+    cluster.submit(Event::YieldRequested { attempt: reduce });
+    cluster.submit(Event::AttemptPaused { attempt: reduce, progress_ppm: 500_000 });
+    assert_eq!(cluster.model.jobs[0].paused, 1);
+    let explained = crate::explain::explain(&cluster.model, JobId(1), cluster.model.now).unwrap();
+    let paused = explained.decisions.iter().find(|decision| decision.text.contains("paused")).unwrap();
+    assert!(paused.text.contains("paused reduce 0 on "), "{}", paused.text);
+    cluster.submit(Event::NodeLost { node: NodeId(0) });
+    assert_eq!((cluster.model.jobs[0].paused, cluster.model.jobs[0].pauses), (0, 1));
+}
+
+#[test]
 fn codes_of_the_pages_are_those_of_the_columns() {
     let script = codes_script();
     for code in [

@@ -1,7 +1,7 @@
 //! Orders: the rank of a job for a slot.
 //!
 //! One file per order. To add one: write its file with an [`Order`] implementation and its tests, add a variant to [`JobOrder`] and to
-//! `JobOrder::part`, and use it in a policy of the catalogue. Nothing else has to know it. A program of one's own [`register`](super::custom::register)s its orders instead.
+//! `JobOrder::part`. If no `Measure` says what it ranks by, that needs a variant too (CONTRIBUTING.md). A program of one's own [`register`](super::custom::register)s its orders instead.
 
 mod attained_service;
 mod custom;

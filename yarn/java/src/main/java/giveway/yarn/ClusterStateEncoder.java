@@ -106,7 +106,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       sink.accept(applicationAdded(attempt));
       for (RMContainer container : attempt.getLiveContainers()) {
         if (!isTemporary(container)) {
-          sink.accept(containerAllocated(attempt, container, isMaster(container)));
+          sink.accept(containerAllocated(attempt, container, isMaster(attempt, container)));
         }
       }
       sink.accept(applicationUpdated(attempt));
@@ -141,7 +141,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
         SchedulerApplicationAttempt attempt = scheduler().getApplicationAttempt(container.getApplicationAttemptId());
         boolean isOurs = attempt != null && !attempt.isStopped() && isInGivewayQueue(attempt) && !isTemporary(container);
         if (isOurs && sentRecovered.add(container.getContainerId())) {
-          sink.accept(containerAllocated(attempt, container, isMaster(container)));
+          sink.accept(containerAllocated(attempt, container, isMaster(attempt, container)));
         }
       }
       return Time.monotonicNow() > arrived.getValue();
@@ -356,8 +356,14 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     return Frame.of(Frame.CONTAINER_PROGRESS).string(applicationId.toString()).string(container).integer(4, progressPpm).content();
   }
 
-  /** Whether a container is that of an application master: marked as such, or, a moment earlier, given to the application attempt as its master. */
-  boolean isMaster(RMContainer container) {
+  /**
+   * Whether a container is that of an application master: marked as such, or, a moment earlier, given to the application attempt as its master, or, before that, the
+   * container of an application that waits for its master.
+   */
+  boolean isMaster(SchedulerApplicationAttempt owner, RMContainer container) {
+    if (owner.isWaitingForAMContainer()) {
+      return true;
+    }
     ApplicationAttemptId id = container.getApplicationAttemptId();
     RMApp application = context.getRMApps().get(id.getApplicationId());
     RMAppAttempt attempt = application == null ? null : application.getRMAppAttempt(id);

@@ -106,9 +106,7 @@ final class GivewayPlugin {
       if (ClusterStateEncoder.isTemporary(container)) {
         return;
       }
-      // The application master's container is not known as such yet, or has just become so, in this order.
-      boolean isMaster = attempt.isWaitingForAMContainer() || encoder.isMaster(container);
-      send(encoder.containerAllocated(attempt, container, isMaster));
+      send(encoder.containerAllocated(attempt, container, encoder.isMaster(attempt, container)));
     });
   }
 
