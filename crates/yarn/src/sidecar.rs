@@ -331,7 +331,8 @@ fn on_input(input: Input, registry: &mut AppRegistry, connection: &mut Option<Co
         Input::Message(number, message) if is_current(connection, number) => {
             if message == PluginMessage::Heartbeat {
                 send(connection, &SidecarMessage::Heartbeat, log);
-            } else if registry.on_message(now, message) {
+            }
+            if registry.on_message(now, message) {
                 let counts = registry.counts();
                 log.line(&format!(
                     "synchronized with the ResourceManager: {} nodes, {} applications, {} containers",

@@ -2,7 +2,7 @@
 
 use giveway_core::event_log::EventLogReader;
 use giveway_core::policy::catalog;
-use giveway_core::{Event, Scheduler};
+use giveway_core::{Event, Kind, Scheduler};
 use giveway_yarn::{NO_HEADROOM_LIMIT, Options, PROTOCOL_VERSION, Sidecar, SidecarError, StopHandle};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -382,6 +382,23 @@ fn a_recording_sidecar_orders_nothing() {
     let bytes = fs::read(dir.path().join(EVENT_LOG)).unwrap();
     let events: Vec<Event> = EventLogReader::open(&bytes).unwrap().map(|record| record.unwrap().event).collect();
     assert!(events.iter().any(|event| matches!(event, Event::SlotsRequested { maps: 3, .. })), "{events:?}");
+}
+
+#[test]
+fn slots_that_the_plugin_counts_anew_count_from_the_end_of_the_batch() {
+    let dir = TempDir::new().unwrap();
+    let sidecar = RunningSidecar::start(options(dir.path(), "fcs"));
+    let mut plugin = Plugin::handshake(sidecar.address);
+    plugin.send(b"[");
+    plugin.node_added("n1:1");
+    plugin.send(b"]");
+    plugin.send(&[b"N", &string("n1:1")[..], &string("/rack"), &integers(&[3, 0]), &[0], &integers(&[0])].concat());
+    plugin.send(b"b");
+    plugin.wait_for_frame(b"b");
+    sidecar.stop();
+    let bytes = fs::read(dir.path().join(EVENT_LOG)).unwrap();
+    let mut events = EventLogReader::open(&bytes).unwrap().map(|record| record.unwrap().event);
+    assert!(events.any(|event| matches!(event, Event::NodeSlotsSet { slots, .. } if slots[Kind::Reduce] == 3)));
 }
 
 #[test]

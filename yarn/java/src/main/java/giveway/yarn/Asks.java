@@ -55,14 +55,16 @@ final class Asks {
     long fitting = Integer.MAX_VALUE;
     for (CSQueue queue = (CSQueue) attempt.getQueue(); queue != null; queue = queue.getParent()) {
       if (queue.getAbsoluteMaximumCapacity() < 1) {
-        fitting = Math.min(fitting, room(queue, size, calculator));
+        fitting = Math.min(fitting, room(queue, attempt.getCurrentReservation(), size, calculator));
       }
     }
     return (int) fitting;
   }
 
-  private static long room(CSQueue queue, Resource size, ResourceCalculator calculator) {
+  /** @param reserved what counts as used and is for the application itself */
+  private static long room(CSQueue queue, Resource reserved, Resource size, ResourceCalculator calculator) {
     Resource left = Resources.subtract(queue.getEffectiveMaxCapacity(PARTITION), queue.getQueueResourceUsage().getUsed(PARTITION));
+    Resources.addTo(left, reserved);
     return Math.max(0, calculator.computeAvailableContainers(left, size));
   }
 
@@ -76,7 +78,7 @@ final class Asks {
       double own = share(queue, afterwards, calculator, cluster);
       for (CSQueue other : queue.getParent().getChildQueues()) {
         Resource pending = other.getQueueResourceUsage().getPending(PARTITION);
-        boolean competes = other != queue && pending.getMemorySize() > 0 && room(other, size, calculator) > 0;
+        boolean competes = other != queue && pending.getMemorySize() > 0 && room(other, Resources.none(), size, calculator) > 0;
         if (competes && share(other, other.getQueueResourceUsage().getUsed(PARTITION), calculator, cluster) <= own) {
           return false;
         }
