@@ -61,7 +61,7 @@ public final class SidecarClientTest {
 
   public static void main(String[] args) throws Exception {
     testProofs();
-    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 5", (in, out) -> {
+    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in " + Frame.VERSION, (in, out) -> {
       prove(in, out, TOKEN);
       Frame.write(out, Frame.of(Frame.WELCOME).integer(2, 9).string("fifo").content());
       Thread.sleep(200);
