@@ -54,7 +54,9 @@ final class Asks {
   static int headroom(SchedulerApplicationAttempt attempt, Resource size, ResourceCalculator calculator) {
     long fitting = Integer.MAX_VALUE;
     for (CSQueue queue = (CSQueue) attempt.getQueue(); queue != null; queue = queue.getParent()) {
-      if (queue.getAbsoluteMaximumCapacity() < 1) {
+      // A queue that may use the whole cluster is full before the cluster is where containers are reserved in it: reservations count as used.
+      boolean isLimited = queue.getAbsoluteMaximumCapacity() < 1 || queue.getQueueResourceUsage().getReserved(PARTITION).getMemorySize() > 0;
+      if (isLimited) {
         fitting = Math.min(fitting, room(queue, attempt.getCurrentReservation(), size, calculator));
       }
     }
