@@ -16,7 +16,11 @@
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(ha queues maximum mix vcores sizes)
+all_parts=(ha queues maximum mix vcores sizes)
+((${#parts[@]})) || parts=("${all_parts[@]}")
+for part in "${parts[@]}"; do
+    [[ " ${all_parts[*]} " == *" $part "* ]] || fail "unknown part $part; it is one of: ${all_parts[*]}"
+done
 rounds=${ROUNDS:-3}
 fetch_hadoop
 build_plugin

@@ -301,15 +301,21 @@ fn an_excluded_node_is_not_healthy_and_its_slots_do_not_count() {
     assert_eq!(model.marks.iter().filter(|mark| mark.kind == MarkKind::NodeExcluded).count(), 1);
 }
 
-#[test]
-fn a_killed_job_has_no_paused_reduces() {
-    let mut cluster = Follower::new("fcs", 1);
+/// A job of one map and one reduce, which is paused on the first node.
+fn with_paused_reduce(nodes: u32) -> Follower {
+    let mut cluster = Follower::new("fcs", nodes);
     cluster.submit_job(1, 1, 1);
     let launched = cluster.offer(0);
     let reduce = *launched.iter().find(|attempt| attempt.task.kind == Kind::Reduce).expect("slow start is off");
     cluster.submit(Event::YieldRequested { attempt: reduce });
     cluster.submit(Event::AttemptPaused { attempt: reduce, progress_ppm: 500_000 });
     assert_eq!(cluster.model.jobs[0].paused, 1);
+    cluster
+}
+
+#[test]
+fn a_killed_job_has_no_paused_reduces() {
+    let mut cluster = with_paused_reduce(1);
     cluster.submit(Event::JobKilled { job: JobId(1) });
     assert_eq!((cluster.model.jobs[0].paused, cluster.model.jobs[0].pauses), (0, 1));
     let explained = crate::explain::explain(&cluster.model, JobId(1), cluster.model.now).unwrap();
@@ -318,13 +324,7 @@ fn a_killed_job_has_no_paused_reduces() {
 
 #[test]
 fn reduces_that_are_lost_while_they_are_paused_are_not_paused_any_more() {
-    let mut cluster = Follower::new("fcs", 2);
-    cluster.submit_job(1, 1, 1);
-    let launched = cluster.offer(0);
-    let reduce = *launched.iter().find(|attempt| attempt.task.kind == Kind::Reduce).expect("slow start is off");
-    cluster.submit(Event::YieldRequested { attempt: reduce });
-    cluster.submit(Event::AttemptPaused { attempt: reduce, progress_ppm: 500_000 });
-    assert_eq!(cluster.model.jobs[0].paused, 1);
+    let mut cluster = with_paused_reduce(2);
     let explained = crate::explain::explain(&cluster.model, JobId(1), cluster.model.now).unwrap();
     let paused = explained.decisions.iter().find(|decision| decision.text.contains("paused")).unwrap();
     assert!(paused.text.contains("paused reduce 0 on "), "{}", paused.text);

@@ -83,7 +83,7 @@ impl AppRegistry {
         self.submit_event(now, Event::NodeJoined { node, spec });
     }
 
-    /// Tells the core what the plug-in has counted. Counts are sent before the messages about containers that they are of, so they wait for those; increases come first,
+    /// Tells the core what the plug-in has counted. Counts arrive before the messages about the containers that they include, so they wait for those; increases come first,
     /// so that nothing is preempted for what then fits.
     pub(super) fn apply_counts(&mut self, now: Time) {
         let mut counts: Vec<(NodeId, NodeReport)> = std::mem::take(&mut self.counts).into_iter().collect();

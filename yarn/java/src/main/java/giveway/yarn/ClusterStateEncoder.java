@@ -205,7 +205,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
         continue;
       }
       Headroom sent = headroom.get(attempt.getApplicationId());
-      if (sent != null && !sent.equals(lookUpHeadroom(attempt, outstandingAsks(attempt)))) {
+      if (sent != null && !sent.isSame(lookUpHeadroom(attempt, outstandingAsks(attempt)))) {
         sink.accept(applicationUpdated(attempt));
       }
     }
@@ -246,7 +246,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       this.getsFreed = getsFreed;
     }
 
-    boolean equals(Headroom other) {
+    boolean isSame(Headroom other) {
       return containers == other.containers && getsFreed == other.getsFreed;
     }
   }

@@ -25,7 +25,7 @@ final class NodeSlots {
   /** A node whose free resources have not changed is looked at again after this time: its containers may belong to other queues now. */
   private static final long REFRESH_MS = 5_000;
 
-  /** What is known of a node; two counts are equal if the sidecar need not be told. */
+  /** What the sidecar is told of a node. */
   static final class Count {
     /** Containers that it holds for queues with Giveway's ordering policy, and those that still fit. */
     final int slots;
